@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import nn
 
 from pipelines.compression import states
-from pipelines.models.batch import IGNORE, Batch
+from pipelines.models.batch import Batch, labelled
 from pipelines.training import losses
 
 Temperature = Annotated[float, Field(ge=0.01, le=1000)]  # outside, the softmax is almost uniform or almost one-hot
@@ -28,7 +28,7 @@ def soft_cross_entropy(student: torch.Tensor, teacher: torch.Tensor, temperature
 
 def counts(kind: str, batch: Batch) -> torch.Tensor:
     """The count of each row (B,): the number of its tags (tagging), else 1; 0 without labels."""
-    known = batch["labels"] != IGNORE
+    known = labelled(batch["labels"])
     if kind == "tagging":
         return known.sum(dim=1)
     return (known if known.dim() == 1 else known[:, 0]).long()
@@ -49,7 +49,7 @@ def soft_targets(
         student, teacher = (logits.float().transpose(1, 2).masked_fill(outside, -1e9) for logits in (student, teacher))
         row_losses = soft_cross_entropy(student, teacher, temperature).mean(dim=1)
         return (row_losses * counts(kind, batch)).sum()
-    return soft_cross_entropy(student, teacher, temperature)[batch["labels"] != IGNORE].sum()
+    return soft_cross_entropy(student, teacher, temperature)[labelled(batch["labels"])].sum()
 
 
 def soft_and_hard(
@@ -66,7 +66,7 @@ def squared(kind: str, student: torch.Tensor, teacher: torch.Tensor, batch: Batc
     distances = (student.float() - teacher.float()).square().sum(dim=-1)
     if kind == "span":
         return ((distances * batch["attention_mask"]).sum(dim=1) * counts(kind, batch)).sum()
-    return distances[batch["labels"] != IGNORE].sum()
+    return distances[labelled(batch["labels"])].sum()
 
 
 def per_row(of_tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from pipelines.models import backbones
-from pipelines.models.batch import IGNORE, Batch, Prediction
+from pipelines.models.batch import IGNORE, Batch, Prediction, labelled
 from pipelines.training.batches import Batches
 
 Predict = Callable[[nn.Module, Batch], list[Prediction]]
@@ -52,8 +52,8 @@ def regression(model: nn.Module, batch: Batch, step: int = 0) -> Sums:
 
 def squared_error(predicted: torch.Tensor, labels: torch.Tensor) -> Sums:
     """Squared error of numbers (B, 1) against labels (B,)."""
-    known = labels != IGNORE
-    # not an index: the host would wait for a GPU to know how many there are
+    known = labelled(labels)
+    # not an index: the host would wait for a GPU to know how many there are; the square of NaN would have a gradient
     return torch.where(known, predicted[:, 0].float() - labels, 0.0).square().sum(), known.sum()
 
 
@@ -112,10 +112,13 @@ class Pretraining:
 
     With one prediction: the sum of its cross-entropies, and their number. With several: the weighted sum of their mean
     cross-entropies, times the number of rows, and the number of rows.
+
+    Args:
+        compares_rows: whether a prediction for a row depends on the other rows of its batch.
     """
 
-    def __init__(self, predict: Predict) -> None:
-        self.predict = predict
+    def __init__(self, predict: Predict, compares_rows: bool = False) -> None:
+        self.predict, self.compares_rows = predict, compares_rows
 
     def __call__(self, model: nn.Module, batch: Batch, step: int = 0) -> Sums:
         predictions = self.predict(model, batch)

@@ -16,7 +16,7 @@ MASK = np.arange(6) < np.array(LENGTHS)[:, None]  # (B, T)
 LABELS: dict[str, np.ndarray] = {
     "single": np.array([2, IGNORE, 0]),
     "choice": np.array([1, 2, IGNORE]),
-    "regression": np.array([0.5, IGNORE, -1.0], np.float32),
+    "regression": np.array([0.5, np.nan, IGNORE], np.float32),  # -100 is a number like any other
     "span": np.array([[1, 3], [0, 0], [IGNORE, IGNORE]]),
     "tagging": np.where(MASK & (np.arange(6) % 2 == 0), 1, IGNORE),
 }

@@ -21,7 +21,7 @@ def model_and_batch(kind: str, checkout: Path) -> tuple[Any, Batch]:
     batch = collate(data, np.arange(6), 0)
     assert batch["attention_mask"].sum(dim=1).unique().numel() > 1
     batch["labels"] = batch["labels"].clone()
-    batch["labels"][1] = IGNORE
+    batch["labels"][1] = float("nan") if kind == "regression" else IGNORE
     return model.requires_grad_(False), batch
 
 
@@ -52,12 +52,20 @@ def test_classification_loss_agrees_with_hand_work(kind: str, weighted: bool, sm
 
 def test_regression_loss_agrees_with_hand_work(checkout: Path) -> None:
     model, batch = model_and_batch("regression", checkout)
+    batch["labels"][2] = IGNORE  # -100 is a number like any other
     total, count = losses.for_kind("regression")(model, batch, 0)
     inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
     logits, right = model(**inputs).logits[:, 0].tolist(), batch["labels"].tolist()
     labelled = [i for i in range(6) if i != 1]
     assert float(total) == pytest.approx(sum((logits[i] - right[i]) ** 2 for i in labelled), rel=1e-4)
     assert int(count) == len(labelled)
+
+
+def test_a_row_without_a_number_has_no_gradient() -> None:
+    predicted = torch.tensor([[1.0], [2.0], [3.0]], requires_grad=True)
+    losses.squared_error(predicted, torch.tensor([0.5, float("nan"), -100.0]))[0].backward()
+    assert predicted.grad is not None
+    assert predicted.grad[:, 0].tolist() == [1.0, 0.0, 206.0]
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
