@@ -17,6 +17,9 @@ class Pretrain(Fit):
     objective: str
     config: dict[str, Any] = {}  # changes to the config, by its own names: num_hidden_layers, hidden_size, ...
 
+    def shared(self) -> dict[str, Any]:
+        return {"batch_size": self.batch_size, "accumulate": self.accumulate}
+
     @field_validator("patience")
     @classmethod
     def _none(cls, patience: int) -> int:

@@ -8,4 +8,6 @@ Each module defines:
     corrupt(batch, rng, params, tokenizer): the corrupted batch.
     predict(model, batch): the predictions that it learns from.
     check(family): raises InputError for a family that it cannot train.
+    COMPARES_ROWS: True if what is predicted for a row depends on the other rows of its batch; may be left out. No batch
+        is divided then, among workers or into parts; Params declares `accumulate`, and refuses more than 1.
 """

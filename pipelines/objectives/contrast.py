@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import Field, field_validator
 from torch import nn
 from transformers import AutoModelForMaskedLM
 
@@ -19,9 +20,26 @@ from pipelines.models.batch import IGNORE, Batch, Prediction
 from pipelines.pretraining import masking, segments
 
 READS = {"text": "segments", "positive_pair": "positive_pair"}
+COMPARES_ROWS = True
 around = pretrained.itself
-Params = masking.Masking
 TEMPERATURE = 0.05  # of the similarities, as in DeCLUTR
+
+
+class Params(masking.Masking):
+    """The masking, and two keys of the entry: a row alone in a batch, or in a part of it, has nothing to learn from."""
+
+    batch_size: int = Field(32, ge=2)
+    accumulate: int = 1
+
+    @field_validator("accumulate")
+    @classmethod
+    def _whole(cls, accumulate: int) -> int:
+        if accumulate > 1:
+            raise ValueError(
+                "contrast compares the rows of a batch with one another, so a batch is computed in one part; "
+                "remove it, and reduce batch_size if a batch does not fit into memory"
+            )
+        return accumulate
 
 
 def auto(params: Params) -> Any:
@@ -29,16 +47,12 @@ def auto(params: Params) -> Any:
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
-    """Mask tokens of two texts, each a sequence: input_ids, attention_mask and labels (B, 2, T).
-
-    order (B,) is IGNORE for a row that only fills a batch.
-    """
+    """Mask tokens of two texts, each a sequence: input_ids, attention_mask and labels (B, 2, T)."""
     pairs = batch if batch["input_ids"].dim() == 3 else _apart(batch, tokenizer)
     hidden = masking.mask_tokens({"input_ids": pairs["input_ids"].flatten(0, 1)}, rng, params, tokenizer)
     rows = len(pairs["input_ids"])
     shown = {name: tensor.unflatten(0, (rows, 2)) for name, tensor in hidden.items()}
-    order = torch.zeros(rows, dtype=torch.int64)
-    return {**shown, "attention_mask": pairs["attention_mask"], "document": batch["document"], "order": order}
+    return {**shown, "attention_mask": pairs["attention_mask"], "document": batch["document"]}
 
 
 def _apart(batch: Batch, tokenizer: Any) -> Batch:
@@ -72,7 +86,7 @@ def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
     same = (batch["document"][:, None] == batch["document"][None, :]) & others
     diagonal = torch.arange(len(similar), device=similar.device)
     logits = (similar / TEMPERATURE).masked_fill(same, -1e4)
-    return [words, Prediction("contrast", logits, torch.where(batch["order"] == IGNORE, IGNORE, diagonal))]
+    return [words, Prediction("contrast", logits, diagonal)]
 
 
 def check(family: str) -> None:

@@ -19,6 +19,14 @@ from pipelines.text.protocol import Tokenizer
 from pipelines.training.batches import Encoded
 
 
+class TooShortError(InputError):
+    """A split has too little text for one sequence, or for two texts to compare."""
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(f"{reason}; {advice}")
+        self.reason = reason
+
+
 class TextBatches(ABC):
     """Batches of text that is cut into sequences; every epoch has each sequence once, in a new order.
 
@@ -60,7 +68,7 @@ class TextBatches(ABC):
 
     @abstractmethod
     def _cut(self) -> None:
-        """Count the sequences. Raises InputError if the text is too short for one."""
+        """Count the sequences. Raises TooShortError if there is none."""
 
     @abstractmethod
     def _draw(self, epoch: int) -> np.ndarray:
@@ -78,9 +86,9 @@ class PackedBatches(TextBatches):
         tokens = len(self.data.ids) + len(self.data)  # with a separator after each document
         self.sequences = tokens // (self.length - 2)
         if not self.sequences:
-            raise InputError(
-                f"{tokens} tokens of text do not fill one sequence of {self.length}; "
-                "give more text or a smaller max_length"
+            raise TooShortError(
+                f"{tokens} tokens of text do not fill one sequence of {self.length}",
+                "give more text or a smaller max_length",
             )
 
     def _draw(self, epoch: int) -> np.ndarray:

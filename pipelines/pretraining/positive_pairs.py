@@ -4,9 +4,8 @@ import numpy as np
 import torch
 
 from pipelines.core import seeding
-from pipelines.core.errors import InputError
 from pipelines.models.batch import Batch
-from pipelines.pretraining.packing import TextBatches
+from pipelines.pretraining.packing import TextBatches, TooShortError
 from pipelines.training.batches import collate
 
 
@@ -16,7 +15,7 @@ class PositivePairBatches(TextBatches):
     def _cut(self) -> None:
         self.sequences = len(self.data)
         if self.sequences < 2:
-            raise InputError("there is only one positive pair; contrast needs another one")
+            raise TooShortError("there is only one positive pair", "contrast needs another one")
         lengths = self.data.lengths.reshape(-1, 2)
         self.padding = 1 - float(lengths.sum()) / (2 * len(lengths) * int(lengths.max()))
         numbers: dict[bytes, int] = {}

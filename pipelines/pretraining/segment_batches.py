@@ -4,11 +4,10 @@ import numpy as np
 import torch
 
 from pipelines.core import seeding
-from pipelines.core.errors import InputError
 from pipelines.core.ragged import Ragged, offsets
 from pipelines.models.batch import Batch
 from pipelines.pretraining import segments
-from pipelines.pretraining.packing import TextBatches
+from pipelines.pretraining.packing import TextBatches, TooShortError
 from pipelines.training.batches import Encoded
 
 
@@ -24,7 +23,7 @@ class SegmentBatches(TextBatches):
         self.pieces, self.documents = _pieces(self.data, self.length - 3)
         self.sequences = len(self.documents)
         if not self.sequences:
-            raise InputError("no document has two tokens; there is nothing to divide into two segments")
+            raise TooShortError("no document has two tokens", "there is nothing to divide into two segments")
         self.padding = 1 - float((self.pieces.lengths + 3).sum()) / (self.sequences * self.length)
 
     def _draw(self, epoch: int) -> np.ndarray:

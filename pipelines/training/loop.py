@@ -62,8 +62,13 @@ class Job:
 
     @property
     def halved(self) -> Path:
-        """A file that exists if a batch in `accumulate` parts did not fit into the memory."""
+        """A file with the fingerprint of the job whose batches in `accumulate` parts did not fit into memory."""
         return self.checkpoint.with_suffix(".halved")
+
+    @property
+    def compares_rows(self) -> bool:
+        """Return whether the loss compares the rows of a batch with one another, so that a batch has only one part."""
+        return getattr(self.loss, "compares_rows", False)
 
     def fingerprint(self) -> str:
         """Digest of weights, batches, params and `depends`: a checkpoint is valid only for its job."""
@@ -109,7 +114,7 @@ class Training:
         self.optimizer = optim.optimizer(groups, job.params)
         self.trained = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.peaks = [group["lr"] for group in self.optimizer.param_groups]
-        self.parts = job.params.accumulate * (2 if job.halved.exists() else 1)
+        self.parts = job.params.accumulate * (2 if resuming.marked(job.halved, fingerprint) else 1)
         self.unread = unread.Unread()
         self.now = resuming.resume(job.checkpoint, fingerprint, self.model, self.optimizer, self.device)
         self.wrapped: nn.Module = _WithLoss(self.model, job.loss)
@@ -200,15 +205,17 @@ class Training:
             self.job.after_step(self.model)
         return losses, due and reads, enough and reads
 
-    def _backward(self, mine: list[Batch], step: int, alone: bool) -> torch.Tensor:
+    def _backward(self, mine: list[parts.Part], step: int, alone: bool) -> torch.Tensor:
         """Add up the gradients of the parts; return the summed loss and the count, (2,) float64 on the device."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        for here in mine:
+        for here, counts in mine:
             self.attention.choose(here)
             there = parts.on_device(here, self.device)
             sequence_packing.expect(self.model, there, here)
             with precision.autocast(self.job.precision):
                 total, count = self.wrapped(there, step)
+            if not counts:
+                total, count = 0 * total, 0 * count
             (total.float() / count.clamp(min=1) if alone else total.float()).backward()
             sums += torch.stack([total.detach().double(), count.double()])
         return sums
@@ -228,11 +235,12 @@ class Training:
 
     def _halve(self) -> None:
         """Halve the rows of a part, once: more halvings would only hide a wrong batch size."""
-        rows = self.job.params.batch_size / self.world / self.parts
-        if self.job.halved.exists():
-            advice = f"{rows:g} rows at once do not fit into memory; reduce batch_size or raise accumulate"
+        rows, whole = self.job.params.batch_size / self.world / self.parts, self.job.compares_rows
+        if whole or self.job.halved.exists():
+            advice = f"{rows:g} rows at once do not fit into memory; reduce batch_size"
+            advice += " (the objective compares all rows of a batch)" if whole else " or raise accumulate"
             raise torch.OutOfMemoryError(advice) if self.world > 1 else InputError(advice)
-        self.job.halved.touch()
+        self.job.halved.write_text(self.fingerprint)
         self.parts *= 2
         say(f"step {self.now.step + 1}: {rows:g} rows at once do not fit into memory; half as many from here on")
         if self.world > 1:  # the others wait for this worker's gradients: all restart from the checkpoint

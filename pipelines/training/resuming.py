@@ -68,6 +68,17 @@ def resume(
     return Progress(**{entry.name: state[entry.name] for entry in fields(Progress)})
 
 
+def marked(path: Path, fingerprint: str) -> bool:
+    """Return whether the mark at `path` is of the job with this fingerprint; another job's mark is removed."""
+    try:
+        if path.read_bytes() == fingerprint.encode():
+            return True
+    except FileNotFoundError:
+        return False
+    path.unlink(missing_ok=True)  # several workers may find it
+    return False
+
+
 def write(state: dict[str, Any], path: Path) -> None:
     """Write a temporary file, then rename it. torch gets a file object: with a path it hides an OSError's reason."""
     aside = path.with_suffix(".partial")

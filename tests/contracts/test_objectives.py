@@ -1,8 +1,10 @@
 """Every objective, by every family that can: it learns, is resumed exactly, and leaves a folder that opens again."""
 
+import re
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,19 +12,22 @@ import torch
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import pretrained
-from pipelines.core import plugins, tables
-from pipelines.core.errors import InputError
+from pipelines.core import paths, plugins, tables
+from pipelines.core.errors import InputError, UsageError
 from pipelines.core.ragged import ragged
 from pipelines.core.resources import Resources
 from pipelines.core.schema import encoded
 from pipelines.core.task import Task
 from pipelines.entries.pretrain import Pretrain
 from pipelines.models.backbones import BACKBONES
+from pipelines.pretraining import pretrain_entry
 from pipelines.pretraining.corrupted_batches import CorruptedBatches
 from pipelines.text import tokenizer
 from pipelines.text.encoding.sequence import lists
 from pipelines.training import losses
 from pipelines.training.distributed import fitting
+from pipelines.training.loop import Job, Training
+from pipelines.training.parts import Part
 from tests.support import tiny
 
 OBJECTIVES = "pipelines.objectives"
@@ -147,6 +152,88 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(name: str, famil
     with fitting("pretrain", "cut", resources) as fit:
         fit(whole, loss, cut, entry)
     assert all(tensor.equal(expected[key]) for key, tensor in whole.state_dict().items())
+
+
+def training(name: str, text: Path) -> Training:
+    """The training of an objective by the first family that can, in eval mode, so that no dropout is drawn."""
+    objective, batches, model, entry = started(name, able(name)[0], text)
+    around, loss = objective.around(model, objective.Params()), losses.Pretraining(objective.predict)
+    started_training = Training(Job(around, loss, batches, entry, None, text / "fit.pt", 1e9), "")
+    around.eval()
+    return started_training
+
+
+@pytest.mark.parametrize("name", plugins.names(OBJECTIVES))
+def test_a_row_is_predicted_alone_unless_the_objective_says_that_it_compares_rows(name: str, text: Path) -> None:
+    objective, of = plugins.load(OBJECTIVES, name), training(name, text)
+    batch = of.job.batches[0]
+    singly = [{key: tensor[row : row + 1] for key, tensor in batch.items()} for row in range(8)]
+    together, *alone = (objective.predict(of.model, rows) for rows in (batch, *singly))
+    for whole, *parts_of_it in zip(together, *alone, strict=True):
+        if whole.name == "replaced":  # the generator draws the tokens that it reads
+            continue
+        logits = [part.logits for part in parts_of_it]
+        compares = whole.name == name and getattr(objective, "COMPARES_ROWS", False)
+        assert (whole.logits.shape[1:] == logits[0].shape[1:]) != compares
+        assert compares or torch.allclose(torch.cat(logits), whole.logits, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", plugins.names(OBJECTIVES))
+def test_a_worker_without_rows_of_its_own_adds_nothing(name: str, text: Path) -> None:
+    of = training(name, text)
+    row = {key: tensor[:1] for key, tensor in of.job.batches[0].items()}
+    assert of._backward([Part(row, counts=False)], 0, alone=False).tolist() == [0, 0]
+    assert not any(p.grad.any() for p in of.trained if p.grad is not None)
+    assert of._backward([Part(row)], 0, alone=False).all()
+    assert any(p.grad.any() for p in of.trained if p.grad is not None)
+
+
+def pretrained_by(name: str, text: Path, resources: Resources, **more: Any) -> dict[str, Any]:
+    """What the stage records of a short run on the encoded `text`."""
+    family = able(name)[0]
+    settings = {"data": "t", "start": str(tiny.shape(family, text)), "objective": name, "epochs": 0.1, "batch_size": 4}
+    paths.encoded("t").parent.mkdir(parents=True)
+    text.rename(paths.encoded("t"))
+    entry = Pretrain.model_validate(settings | {"config": tiny.SMALL[family]} | more)
+    return pretrain_entry.pretrain("x", entry, Path("out"), resources)
+
+
+@pytest.mark.parametrize("workers", [2, (1, 4)])
+def test_an_objective_that_compares_rows_runs_on_one_worker(workers: Any, text: Path) -> None:
+    message = (
+        r"workers: [24]: contrast compares the rows .* one worker; set resources\.stages\.pretrain@x\.workers to 0"
+    )
+    with pytest.raises(UsageError, match=message):
+        pretrained_by("contrast", text, Resources(workers=workers))
+
+
+def test_a_batch_of_an_objective_that_compares_rows_is_not_halved(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr("pipelines.objectives.contrast.predict", full)
+    with pytest.raises(InputError, match=r"^4 rows at once do not fit into memory; reduce batch_size \(the objective"):
+        pretrained_by("contrast", text, Resources())
+
+
+def test_held_out_text_that_is_too_short_leaves_out_its_scores(
+    text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    table = tables.read(text / "test.parquet")
+    shortest = int(np.argmin(table.column("length").to_numpy()))
+    tables.write(text / "test.parquet", iter(table.slice(shortest, 1).to_batches()), table.schema)
+    assert pretrained_by("mlm", text, Resources())["metrics"].keys() == {"loss"}
+    line = (
+        r"pretrain x: split test: \d+ tokens of text do not fill one sequence of 24; the model trains without scores on"
+    )
+    assert re.search(line, capsys.readouterr().err)
+
+
+def test_whole_words_of_a_vocabulary_without_marks_are_refused_before_any_work(text: Path) -> None:
+    tiny.tokenizer(text / "tokenizer", name="mecab_character")
+    with pytest.raises(InputError, match=r"^whole_word: this vocabulary does not mark words"):
+        pretrained_by("mlm", text, Resources(), whole_word=True)
 
 
 SAID = {

@@ -1,13 +1,16 @@
 """contrast against its definition: what makes a pair, what is compared, what is no wrong answer."""
 
 import numpy as np
+import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
+from pipelines.core import params
+from pipelines.core.errors import UsageError
+from pipelines.entries.pretrain import Pretrain
 from pipelines.models.batch import IGNORE
 from pipelines.objectives import contrast
 from pipelines.pretraining import segments
-from pipelines.training import losses
 from tests.support.letters import TOKENIZER, model
 
 FIRST = [np.array([5, 6, 7, 8, 9]), np.array([10, 11]), np.array([12])]
@@ -15,9 +18,9 @@ SECOND = [np.array([15]), np.array([16, 17, 18, 19]), np.array([20, 21, 22])]
 CLEAN = contrast.Params(select=0)
 
 
-def batch(params: contrast.Params = CLEAN, documents: tuple[int, ...] = (0, 1, 2)) -> dict[str, torch.Tensor]:
+def batch(options: contrast.Params = CLEAN, documents: tuple[int, ...] = (0, 1, 2)) -> dict[str, torch.Tensor]:
     joined = segments.join(FIRST, SECOND, TOKENIZER) | {"document": torch.tensor(documents)}
-    return contrast.corrupt(joined, np.random.default_rng(1), params, TOKENIZER)
+    return contrast.corrupt(joined, np.random.default_rng(1), options, TOKENIZER)
 
 
 def test_a_pair_is_what_stands_on_both_sides_of_the_cut() -> None:
@@ -60,12 +63,19 @@ def test_another_segment_of_the_same_text_is_no_wrong_answer() -> None:
     assert torch.equal(together[compared], apart[compared])
 
 
-def test_a_row_that_only_fills_a_batch_teaches_nothing() -> None:
-    encoder, padded = model("modernbert", AutoModelForMaskedLM), batch()
-    loss = losses.Pretraining(contrast.predict)
-    everything = loss(encoder, padded, 0)[0] / 3
-    padded["order"][1] = IGNORE
-    pairs = contrast.predict(encoder, padded)[1]
-    expected = torch.nn.functional.cross_entropy(pairs.logits[[0, 2]], torch.tensor([0, 2]))
-    assert torch.allclose(loss(encoder, padded, 0)[0] / 3, expected, atol=1e-5)
-    assert not torch.allclose(expected, everything, atol=1e-5)
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            {"accumulate": 2},
+            r"pretrain\.x\.accumulate: 2: contrast compares the rows of a batch with one another, so a",
+        ),
+        ({"batch_size": 1}, r"pretrain\.x\.batch_size: 1: input should be greater than or equal to 2"),
+    ],
+)
+def test_a_row_without_others_to_compare_with_is_refused(more: dict, message: str) -> None:
+    entry = Pretrain.model_validate({"data": "d", "start": "s", "objective": "contrast", "masks": 2})
+    assert params.options(entry, contrast.Params, "pretrain.x", **entry.shared()).masks == 2
+    entry = entry.model_copy(update=more)
+    with pytest.raises(UsageError, match=message):
+        params.options(entry, contrast.Params, "pretrain.x", **entry.shared())

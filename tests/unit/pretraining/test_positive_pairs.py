@@ -49,7 +49,6 @@ def test_each_text_is_a_sequence_and_rows_of_one_first_text_are_known(encoded: P
         assert batch["input_ids"].shape[:2] == (3, 2)
         order = [int(np.flatnonzero((batch["document"] == n).numpy())[0]) for n in (0, 1)]
         assert sorted(batch["document"].tolist()) == [0, 0, 1]
-        assert (batch["order"] == 0).all()
         assert (batch["labels"] == IGNORE).all()
         shown = batch["input_ids"][order[1]]
         inside = batch["attention_mask"][order[1]].bool()

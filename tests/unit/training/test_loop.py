@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from pipelines.core.errors import InputError
 from pipelines.core.resources import Resources
 from pipelines.entries.finetune import Finetune
 from pipelines.entries.parts.fit import Fit
@@ -51,10 +52,58 @@ def test_every_worker_has_as_many_parts_and_every_row_is_learned_once(rows_left:
     batch = collate(rows(), np.arange(rows_left), pad_id=0) | {"labels": torch.arange(rows_left)}
     shares = [parts.of(batch, rank, 3, 2) for rank in range(3)]
     assert len({len(share) for share in shares}) == 1
-    labels = torch.cat([part["labels"] for share in shares for part in share])
-    assert sorted(labels[labels != -100].tolist()) == list(range(rows_left))
+    labels = torch.cat([rows["labels"] for share in shares for rows, counts in share if counts])
+    assert sorted(labels.tolist()) == list(range(rows_left))
+    others = [rows for share in shares for rows, counts in share if not counts]
+    assert bool(others) == (rows_left < 8)
+    assert all(len(rows["labels"]) == 1 for rows in others)
     whole = parts.of(batch, 0, 1, 1)
-    assert all(whole[0][name].equal(tensor) for name, tensor in batch.items())
+    assert all(whole[0].rows[name].equal(tensor) for name, tensor in batch.items())
+
+
+class Full:
+    """A loss for which more than `most` rows at once do not fit into memory."""
+
+    def __init__(self, most: int, compares_rows: bool = False) -> None:
+        self.most, self.compares_rows, self.batch_sizes = most, compares_rows, []
+
+    def __call__(self, model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
+        self.batch_sizes.append(len(batch["labels"]))
+        if self.batch_sizes[-1] > self.most:
+            raise torch.OutOfMemoryError("out of memory")
+        return losses.classification(model, batch, step)
+
+
+def test_a_batch_whose_rows_are_compared_is_not_halved(model: torch.nn.Module) -> None:
+    loss = Full(2, compares_rows=True)
+    message = (
+        r"^4 rows at once do not fit into memory; reduce batch_size \(the objective compares all rows of a batch\)"
+    )
+    with pytest.raises(InputError, match=message), fitting("finetune", "x", Resources()) as fit:
+        fit(model, loss, RowBatches(rows(), 4, 1, 1, 0), Fit(batch_size=4))
+    assert loss.batch_sizes == [4]
+
+
+def test_batches_stay_halved_for_the_same_job_and_for_no_other(model: torch.nn.Module) -> None:
+    start = weights(model)
+
+    def steps(loss: Full, learning_rate: float, cut: bool) -> list[int]:
+        def call(model: torch.nn.Module, batch: Batch, step: int) -> losses.Sums:
+            if cut and step == 2:
+                raise KeyboardInterrupt
+            return loss(model, batch, step)
+
+        model.load_state_dict(start)
+        with fitting("finetune", "x", Resources()) as fit:
+            fit(model, call, RowBatches(rows(), 4, 1, 1, 0), Fit(batch_size=4, learning_rate=learning_rate))
+        return loss.batch_sizes
+
+    cut_off = Full(2)
+    for loss in (cut_off, Full(4)):
+        with pytest.raises(KeyboardInterrupt):
+            steps(loss, 1e-3, cut=True)
+        assert loss.batch_sizes == ([4, 2, 2, 2, 2] if loss is cut_off else [2, 2, 2, 2])
+    assert steps(Full(4), 2e-3, cut=False) == [4] * 6
 
 
 def test_the_weights_that_scored_best_are_kept_and_training_ends_when_nothing_gets_better(

@@ -9,11 +9,13 @@ import torch.distributed as dist
 
 from pipelines.checkpoints import new_head
 from pipelines.entries.parts.fit import Fit
+from pipelines.models.batch import Batch
 from pipelines.models.quantization import fake_quantization
+from pipelines.objectives import bilm
 from pipelines.training import losses
 from pipelines.training.batches import RowBatches
 from pipelines.training.loop import AfterStep, Job, train
-from tests.support import fits, tiny
+from tests.support import fits, letters, tiny
 
 pytestmark = pytest.mark.slow
 
@@ -45,6 +47,29 @@ def rounding(place: Path) -> torch.nn.Module:
     return model
 
 
+class Sentences:
+    """One batch of three random sentences: in two parts, the second worker has no row for the second one."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, step: int) -> Batch:
+        return letters.sentences(rows=3, length=10)
+
+    def fingerprint(self) -> str:
+        return ""
+
+
+def reading(checkpoint: Path) -> fits.Weights:
+    """What language models learn, whose loss reads no labels."""
+    model = letters.model("bilstm", bilm.auto(bilm.Params()))
+    for layer in model.base_model.layers:
+        layer.dropout.p = 0.0
+    params = Fit(optimizer="sgd", learning_rate=1, warmup=0, accumulate=2)
+    train(Job(model, losses.Pretraining(bilm.predict), Sentences(), params, None, checkpoint, 1e9), print, "x")
+    return fits.weights(model)
+
+
 def both(place: Path, checkpoints: Path) -> dict[str, fits.Weights]:
     """What is learned in each case, and what fake quantization has seen after one step of two parts."""
     weights_of = {}
@@ -53,6 +78,7 @@ def both(place: Path, checkpoints: Path) -> dict[str, fits.Weights]:
         model = new_head.for_task(place / family, tiny.TASK, head, features=features)
         name = f"{family} {head} {features}"
         weights_of[name] = learned(model, PARAMS, checkpoints / f"{name}.pt")
+    weights_of["bilm"] = reading(checkpoints / "bilm.pt")
     weights_of["ranges"] = learned(rounding(place), IN_PARTS, checkpoints / "ranges.pt", fake_quantization.end_step)
     return weights_of
 
@@ -83,7 +109,7 @@ def test_two_workers_learn_what_one_learns(tmp_path: Path) -> None:
             name for name in learned_by_worker["ranges"] if name.endswith("inputs.extent")
         )  # nothing below it is rounded
         assert learned_by_worker.pop("ranges")[first] == alone["ranges"][first] > 0
-        assert len(learned_by_worker) == len(CASES)
+        assert len(learned_by_worker) == len(CASES) + 1
         for case, weights in learned_by_worker.items():
             for name, tensor in weights.items():
                 assert torch.allclose(tensor, alone[case][name], atol=1e-4), (case, name)
