@@ -25,8 +25,9 @@ from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.certificates import Certificate
 from pipelines.serving.certification import Conditions
-from pipelines.serving.connections import Connection, EncryptedServer
+from pipelines.serving.connections import Connection
 from pipelines.serving.disagreements import Disagreements
+from pipelines.serving.encrypted_server import EncryptedServer
 from pipelines.serving.keys import Keys
 from pipelines.serving.model_sources import Source
 from pipelines.serving.request_store import FOLDER as REQUESTS

@@ -6,20 +6,16 @@ uvicorn limits neither the size of a request's headers, nor the time for them, n
 import asyncio
 import json
 import resource
-import socket
-import ssl
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-HEAD_SECONDS = 10.0  # for a handshake of TLS; and from there, or a request's first byte, to the end of its headers
+HEAD_SECONDS = 10.0  # from the start of a connection, or a request's first byte, to the end of its headers
 HEAD_BYTES = 65_536  # of a request's line and headers; and of what is neither headers nor body, such as trailers
 READ_SECONDS = 60.0  # for a client to read on, when its answer fills the buffers
-CLOSE_SECONDS = 1.0  # for a client to end TLS, when the service has closed its connection
 MOST = 1000  # connections
 
 
@@ -28,8 +24,28 @@ def most() -> int:
     return max(16, min(MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
 
 
-# the connections of each server whose client has to send something, the one that has waited longest first
-_WAITING: WeakKeyDictionary[ServerState, dict["Connection", None]] = WeakKeyDictionary()
+class Silent(Protocol):
+    """A connection whose client has to send something."""
+
+    def close(self) -> None: ...
+
+
+_WAITING: WeakKeyDictionary[ServerState, dict[Silent, None]] = WeakKeyDictionary()
+
+
+def waiting(server: ServerState) -> dict[Silent, None]:
+    """The connections of a server whose client has to send something, the one that has waited longest first."""
+    return _WAITING.setdefault(server, {})
+
+
+def has_room(server: ServerState) -> bool:
+    """Return whether a server may have the connections that it has; the one that is silent longest makes room."""
+    if len(server.connections) <= most():
+        return True
+    silent = next(iter(waiting(server)), None)
+    if silent:
+        silent.close()
+    return silent is not None
 
 
 class Connection(HttpToolsProtocol):
@@ -46,7 +62,7 @@ class Connection(HttpToolsProtocol):
         self._bytes = 0  # of the headers so far; -1: they are complete
         self._framing = 0  # bytes since the last part of the body: sizes of chunks, and trailers
         self._complete = True  # whether the last request has arrived as a whole
-        self._waiting = _WAITING.setdefault(self.server_state, {})
+        self._waiting = waiting(self.server_state)
 
     @property
     def _busy(self) -> bool:
@@ -55,12 +71,10 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > most():
-            if not self._waiting:
-                self.refuse(503, "the service has too many connections; try again in 1 s", "Retry-After: 1\r\n")
-                return
-            next(iter(self._waiting)).close()
-        self._wait()
+        if has_room(self.server_state):
+            self._wait()
+        else:
+            self.refuse(503, "the service has too many connections; try again in 1 s", "Retry-After: 1\r\n")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._done_waiting()
@@ -156,29 +170,3 @@ class Connection(HttpToolsProtocol):
             self.refuse(408, f"the request's headers were not sent within {HEAD_SECONDS:g} s")
         else:
             self.close()
-
-
-class EncryptedServer(uvicorn.Server):
-    """uvicorn behind TLS, with limits of the time for a handshake and for its end; uvicorn sets neither."""
-
-    def __init__(self, config: uvicorn.Config, context: ssl.SSLContext) -> None:
-        super().__init__(config)
-        self.context = context
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen at the sockets, which are bound."""
-        await super().startup(sockets=[])
-        loop = asyncio.get_running_loop()
-        for listener in sockets or ():
-            server = await loop.create_server(
-                self._connection,
-                sock=listener,
-                backlog=self.config.backlog,
-                ssl=self.context,
-                ssl_handshake_timeout=HEAD_SECONDS,
-                ssl_shutdown_timeout=CLOSE_SECONDS,
-            )
-            self.servers.append(server)
-
-    def _connection(self) -> Connection:
-        return Connection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)

@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -117,6 +117,28 @@ def test_silent_clients_are_closed_and_idle_ones_do_not_delay_the_end(
         start = time.monotonic()
     with stack:
         assert time.monotonic() - start < http_service.DRAIN_SECONDS / 2
+
+
+def test_connections_without_a_handshake_keep_nobody_out(
+    folder: Path, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MOST", 20)
+    settings = Settings(certificate=Certificate(*files))
+    with http_service.serving({"tiny": Source("tiny", folder=folder)}, settings) as address, ExitStack() as stack:
+        place, start = (urlsplit(address).hostname, urlsplit(address).port), time.monotonic()
+        with connected(address, files[0]) as first:
+            assert answered(first).status == 200
+            silent = [stack.enter_context(socket.create_connection(place, 30)) for _ in range(60)]
+            with connected(address, files[0]) as last:
+                assert answered(last).status == 200
+        for line in silent[:35]:
+            line.settimeout(connections.HEAD_SECONDS / 2)
+            with suppress(ConnectionResetError):
+                assert line.recv(1) == b"", "the oldest made room"
+        assert time.monotonic() - start < connections.HEAD_SECONDS / 2
+        silent[-1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent[-1].recv(1)
 
 
 def test_wrong_files_are_a_sentence_before_anything_starts(tmp_path: Path) -> None:
