@@ -8,6 +8,7 @@ import pyarrow as pa
 from pipelines.core import json_file, paths, provenance
 from pipelines.core.progress import say
 from pipelines.core.schema import SAYS, TARGETS
+from pipelines.core.task import Task
 from pipelines.entries.parts.scored import Scored
 from pipelines.evaluation import one_answer
 from pipelines.evaluation.analysis import analysis
@@ -52,13 +53,15 @@ def save(
         **facts,
     }
     if task.submission and not scored:
-        # GLUE's board takes MNLI-m.tsv and MNLI-mm.tsv
-        mismatched = entry.split.endswith("_mismatched")
-        name = task.submission.replace("-m.", "-mm.") if mismatched else task.submission
-        submission(out / name, answers, task)
+        submission(out / _board_file(task, entry.split), answers, task)
     provenance.write(out, stage, entry.model_dump(), inputs, ("numpy", "pyarrow"))
     for file, numbers in ((paths.metrics, record), (paths.scores, summary(record)), (paths.timings, timings)):
         json_file.write(file(run), numbers)
+
+
+def _board_file(task: Task, split: str) -> str:
+    """The file that a leaderboard takes for a split; GLUE's takes MNLI-m.tsv and MNLI-mm.tsv."""
+    return task.submission.replace("-m.", "-mm.") if split.endswith("_mismatched") else task.submission
 
 
 def summary(record: dict[str, Any]) -> dict[str, float]:
