@@ -50,7 +50,7 @@ def score(model: str, source: str | Path, target: str | Path, prefix: str = "") 
     interrupted goes on.
 
     Args:
-        model: a registered version: `NAME` (its champion), `NAME@ALIAS` or `NAME@NUMBER`.
+        model: a registered version: `NAME` (its champion) or `NAME@ALIAS`; for one Parquet file also `NAME@NUMBER`.
         prefix: of the added columns' names.
     """
     from bertline import scored_files
