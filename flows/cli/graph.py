@@ -24,7 +24,8 @@ def check(
 ) -> None:
     """Check params.yaml: its sections, keys and names, and the files, columns and splits that it names.
 
-    With --page every row of corpora of your own is read as well. The status is 1 if there are errors, not for doubts.
+    With --page every row of corpora of your own is read as well. Errors end with status 2, and with --page with
+    status 1; doubts with status 0.
     """
     if page:
         _write_findings(page, as_json)
