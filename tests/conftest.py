@@ -46,6 +46,7 @@ SETTINGS = [
     "PREFECT_HOME",
     "PREFECT_API_URL",
 ]
+SOAK_SECONDS = 6 * 3600  # for a test of `make soak`, which repeats what others do once
 BEFORE = pytest.StashKey[float]()  # the processor seconds when a test began
 # A group of slow tests is one process's, in turn: more than three Rays are too many for two cores, and a driver on one
 # machine may join the nodes of another cluster.
@@ -86,6 +87,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
     items.sort(key=place)
+    for item in items:
+        if item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.timeout(SOAK_SECONDS), append=False)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -20,7 +20,6 @@ from tests.support import forked, tiny
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("BERTLINE_KILLS", "1000"))  # in soak tests
-LONGEST = 6 * 3600  # seconds of a soak test
 MODULE = "tests.support.run_job"
 
 
@@ -34,7 +33,6 @@ def write_rows(folder: Path) -> None:
     (folder / "d.jsonl").write_text("\n".join([*lines, "{broken", *lines]))
 
 
-@pytest.mark.timeout(LONGEST)
 @pytest.mark.parametrize("kills", [10, pytest.param(KILLS, marks=pytest.mark.soak)])
 def test_a_killed_job_loses_no_row_and_doubles_none(source: Path, target: Path, kills: int) -> None:
     """Half of the kills come at a random moment, half before a random operation on a file of the job."""
@@ -142,7 +140,6 @@ def test_a_clock_that_was_set_back_decides_nothing(source: Path, target: Path) -
     assert audit.audit(target).findings == []
 
 
-@pytest.mark.timeout(LONGEST)
 @pytest.mark.parametrize("files", [60, pytest.param(50_000, marks=pytest.mark.soak)])
 def test_a_folder_of_many_small_files(source: Path, target: Path, files: int) -> None:
     for number in range(files):

@@ -92,7 +92,6 @@ def test_128_clients_of_all_protocols_get_the_answers_that_one_gets(
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(60 * MINUTES + 600)
 def test_memory_stays_flat_under_an_hour_of_mixed_load(
     checkout: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
