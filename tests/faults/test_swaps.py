@@ -120,7 +120,7 @@ def change(port: int, number: int, kind: str, current: int) -> int:
         return number
     since = time.monotonic()
     while model["version"] == number:
-        assert time.monotonic() < since + 10, model
+        assert time.monotonic() < since + 60, model  # on a busy machine its requests come slowly
         time.sleep(0.02)
         model = raw_http.get(address, "/models/tiny", HEADERS).json()
     assert model["version"] == current

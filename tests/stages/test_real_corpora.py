@@ -138,6 +138,8 @@ def check_answers(split: str, least: float) -> None:
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[soak] * (name != "jsts")) for name in jglue.ROWS])
 def test_jglue(name: str, place: Path) -> None:
+    if not any(MIRROR.glob(f"jglue/{name}-*/*.json")):
+        pytest.skip(f"{name} is not in the mirror")
     assert run("jglue", name, name)["rows"] == jglue.ROWS[name]
 
 
