@@ -198,7 +198,8 @@ def _against(
     challenger: Measured, champion: Measured, rules: Promote, latency_ratio: float | None
 ) -> Iterator[Finding]:
     yield _loss(challenger, champion, rules)
-    same = float(np.mean([ours == theirs for ours, theirs in zip(challenger.answers, champion.answers, strict=True)]))
+    pairs = zip(challenger.answers, champion.answers, strict=True)
+    same = float(np.mean([_alike(ours, theirs, rules.tolerance) for ours, theirs in pairs]))
     if rules.least_agreement:
         yield _least("least_agreement", "agreement with the champion", same, rules.least_agreement)
     if rules.at_tie == "keep" and same == 1:
@@ -207,6 +208,13 @@ def _against(
         assert latency_ratio is not None, "the rule max_latency_ratio needs both measured in alternation"
         sentence = "latency as a multiple of the champion's, measured in alternation,"
         yield _most("max_latency_ratio", sentence, latency_ratio, rules.max_latency_ratio)
+
+
+def _alike(ours: Any, theirs: Any, tolerance: float) -> bool:
+    """Return whether two answers are equal, or numbers that differ by no more than the entry's `tolerance`."""
+    if isinstance(ours, float) and isinstance(theirs, float):
+        return abs(ours - theirs) <= tolerance
+    return bool(ours == theirs)
 
 
 def with_replay(decision: Decision, replay: Replay, most: float | None) -> Decision:

@@ -17,6 +17,8 @@ SECONDS = 120.0  # to wait for the first answer of the new version
 AFTER_SECONDS = 2.0  # to go on after it
 PROBES, PAUSE = 2, 0.01  # clients that send rows, and the seconds between two requests of one
 LOOK_SECONDS = 0.5  # between two looks at the model's page
+# of a prediction: they say how sure a model is, or who signed it, and not what the answer is
+SURENESS = ("score", "scores", "entity_scores", "no_answer", "receipt")
 ERRORS = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)  # of a service, or of what is none
 
 
@@ -203,9 +205,16 @@ class Watch:
         return None
 
 
+def _without_numbers(prediction: dict[str, Any]) -> dict[str, Any]:
+    """The texts and places of a prediction; of a question without an answer, not those of what it rejected."""
+    no_answer = prediction.get("answer") == ""
+    left_out = {*SURENESS, *(("start", "end", "best") if no_answer else ())}
+    return {name: value for name, value in prediction.items() if not isinstance(value, float) and name not in left_out}
+
+
 def alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return whether two predictions say the same: equal texts and places, or numbers where there are none of these."""
-    first, second = ({name: value for name, value in p.items() if not isinstance(value, float)} for p in (one, other))
+    first, second = _without_numbers(one), _without_numbers(other)
     if first or second:
         return first == second
     return all(abs(value - other.get(name, 0)) <= 0.01 * max(1, abs(value)) for name, value in one.items())

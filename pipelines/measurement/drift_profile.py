@@ -35,7 +35,8 @@ def of_scored(file: Path, folder: Path, prefix: str = "") -> pa.Table:
     """The profile of a scored file; `folder` is the model that scored it."""
     kind = Task.load(folder).kind
     there = tables.open_parquet(file).schema_arrow.names
-    columns = {f"{prefix}{name}": name for name in SAID if f"{prefix}{name}" in there}
+    answered = [name for name in SAID if name in schema.PREDICTIONS[kind].names]  # others are the file's own columns
+    columns = {f"{prefix}{name}": name for name in answered if f"{prefix}{name}" in there}
     if not columns:
         raise InputError(f"{file}: no column has answers of a model, such as {prefix}label; score the window again")
     texts_of = {name: schema.ROWS[kind].field(name) for name in schema.INPUTS[kind]}

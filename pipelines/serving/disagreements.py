@@ -35,7 +35,7 @@ QUOTES = ("answer", "best")  # fields of an answer that quote its row
 def decision(kind: str, prediction: dict[str, Any]) -> Any:
     """The part of an answer that a caller acts on; two answers with the same one agree."""
     if kind == "span":
-        return prediction["answer"], prediction["start"]
+        return prediction["answer"], prediction["start"] if prediction["answer"] else -1  # no answer has no place
     if kind == "tagging":
         return [(entity["start"], entity["end"], entity["label"]) for entity in prediction["entities"]]
     if kind == "regression":

@@ -127,3 +127,12 @@ def test_predictions_are_alike_by_their_texts_or_else_by_their_numbers() -> None
     assert not service_watch.alike({"label": "a", "score": 0.9}, {"label": "b", "score": 0.9})
     assert service_watch.alike({"value": 3.0}, {"value": 3.01})
     assert not service_watch.alike({"value": 3.0}, {"value": 3.5})
+    entities = {"entities": [{"start": 0, "end": 2, "label": "a"}], "score": 0.9, "entity_scores": [0.9]}
+    assert service_watch.alike(entities, entities | {"score": 0.8, "entity_scores": [0.8]})
+    assert not service_watch.alike(entities, entities | {"entities": []})
+    answer = {"answer": "a", "start": 1, "end": 2, "best": "a", "score": 0.9, "no_answer": 0.1}
+    assert service_watch.alike(answer, answer | {"score": 0.8, "no_answer": 0.2})
+    assert not service_watch.alike(answer, answer | {"start": 5, "end": 6})
+    none = answer | {"answer": ""}
+    assert service_watch.alike(none, none | {"start": 5, "end": 6, "best": "b"}), "both answer nothing"
+    assert not service_watch.alike(none, answer)

@@ -215,3 +215,10 @@ def test_options_that_do_nothing_are_refused() -> None:
     with pytest.raises(UsageError, match="--keep-texts: say for how many days with --keep-requests"):
         http_service.stored_days(None, texts=True)
     assert [http_service.stored_days(days, texts=False) for days in (None, 7)] == [0, 7]
+
+
+def test_questions_that_both_leave_without_an_answer_agree() -> None:
+    none, other = ({"answer": "", "start": start, "best": best} for start, best in ((3, "a"), (9, "b")))
+    assert not differs("span", none, other, 0.1)
+    assert differs("span", none, {"answer": "a", "start": 3}, 0.1)
+    assert differs("span", {"answer": "a", "start": 3}, {"answer": "a", "start": 9}, 0.1)

@@ -84,6 +84,22 @@ def test_a_chance_lead_over_a_baseline_is_reported(challenger: Measured, verdict
 
 
 @pytest.mark.parametrize(
+    ("rules", "passed"),
+    [
+        ({"least_agreement": 0.75}, True),
+        ({"least_agreement": 0.75, "tolerance": 0.0}, False),
+        ({"at_tie": "keep", "tolerance": 1.0}, False),
+        ({"at_tie": "keep"}, True),
+    ],
+)
+def test_numbers_agree_within_the_tolerance(rules: dict[str, Any], passed: bool) -> None:
+    def numbers(*values: float) -> Measured:
+        return Measured("pearson", 4, lambda chosen: 0.9, [*values], p95_ms=2.0, size_bytes=5)
+
+    assert decided(numbers(1.0, 2.0, 3.0, 4.0), numbers(1.05, 2.09, 2.95, 3.5), **rules).passed == passed
+
+
+@pytest.mark.parametrize(
     ("challenger", "champion", "rules", "passed"),
     [
         (measured(300), measured(300), {"may_lose": 0.0}, True),  # the same answers: no draw differs

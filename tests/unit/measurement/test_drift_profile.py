@@ -50,6 +50,20 @@ def test_a_scored_file_of_every_kind(kind: str, tmp_path: Path) -> None:
     )
 
 
+def test_columns_of_the_file_that_the_model_did_not_write_are_not_its_answers(tmp_path: Path) -> None:
+    folder = tiny.classifier(tmp_path / "model", "single")
+    rows = kinds.rows("single").drop_columns(schema.TARGETS["single"])
+    rows = rows.append_column("answer", pa.array(["by phone"] * rows.num_rows))
+    rows = rows.append_column("value", pa.array(["12 EUR"] * rows.num_rows))
+    answers = Predictor.load(folder).predict(rows.select(["id", "text"]))
+    for name in ("label", "score"):
+        rows = rows.append_column(name, answers.column(name))
+    tables.write(tmp_path / "scored.parquet", rows.to_batches(), rows.schema)
+    profile = drift_profile.of_scored(tmp_path / "scored.parquet", folder)
+    assert profile.column("label").to_pylist() == answers.column("label").to_pylist()
+    assert profile.column("value").null_count == rows.num_rows
+
+
 def test_of_a_large_file_the_same_rows_are_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drift_profile, "MOST_ROWS", 10)
     many = pa.table({"text": [f"{i:03}" for i in range(100)]})

@@ -1,6 +1,10 @@
 """Pictures are the same for the same numbers."""
 
 import re
+from collections.abc import Callable
+
+import matplotlib
+import pytest
 
 from pipelines.reports import plots, point_labels
 from pipelines.reports.frontier import Point, frontier
@@ -49,3 +53,30 @@ def test_small_names_meet_no_other() -> None:
     for i, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[:i])
         assert axes.bbox.x0 <= box.x0 < box.x1 <= axes.bbox.x1
+
+
+RUNS = [Point("$$", 2.0, 0.5, is_teacher=True), Point("$x_$", 1.0, 0.6)]
+SHIFT = {"statistic": "$x_$", "value": 0.2, "by_chance": 0.1, "limit": 0.3, "drifted": True}
+WITH_DOLLARS: dict[str, Callable[[], str]] = {
+    "confusion": lambda: plots.confusion([[5, 1], [2, 4]], ["$$", "$x_$"]),
+    "pareto": lambda: plots.pareto(RUNS, "$$", "$x_$", 0.02),
+    "ranked": lambda: plots.ranked({"$$": (0.5, 0.4, 0.6), "$x_$": (0.6, 0.5, 0.7)}, "accuracy", 0.5),
+    "sweep": lambda: plots.sweep({"$$": [(1, 0.5), (2, 0.6)]}, "$x_$", "accuracy", 0.5),
+    "learning": lambda: plots.learning([[1, {"loss": 2.0, "$$_loss": 2.1, "$x_$_loss": 1.0}]]),
+    "drift": lambda: plots.drift({"$$": [{**SHIFT, "window": "$$"}]}),
+    "layers": lambda: plots.layers(["$$", "$x_$"], [("$$", "$x_$")]),
+    "parallel coordinates": lambda: plots.parallel_coordinates({"$$": ["$x_$", "b"]}, [0.5, 0.6], "accuracy"),
+    "lengths and labels": lambda: plots.lengths_and_labels(
+        {"splits": {"$$": {"rows": 2, "lengths": {"0": 2}, "labels": {"$x_$": 1, "a": 1}}}}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITH_DOLLARS)
+def test_a_name_with_dollars_is_written_as_it_is(name: str) -> None:
+    """matplotlib would read it as a formula, and refuse what is none."""
+    before = dict(matplotlib.rcParams)
+    picture = WITH_DOLLARS[name]()
+    assert "$$" in picture
+    assert "$x_$" in picture
+    assert dict(matplotlib.rcParams) | {"backend": "svg"} == before | {"backend": "svg"}, "nothing is left changed"
