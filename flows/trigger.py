@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flows.local import deployments, prefect_settings
@@ -20,11 +20,14 @@ def trigger(deployment: str, params: Iterable[str] = (), queue: str = "") -> str
     if "PREFECT_API_URL" not in os.environ:
         raise InputError("no Prefect server of this checkout is up; `bertline up` starts one")
     from httpx import HTTPError
+    from prefect.client.orchestration import get_client
     from prefect.deployments import run_deployment
     from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 
-    values = dict(_value(param) for param in params)
     try:
+        with get_client(sync_client=True) as client:
+            schema = client.read_deployment_by_name(deployment).parameter_openapi_schema or {}
+        values = dict(_value(param, schema.get("properties", {})) for param in params)
         run: Any = run_deployment(deployment, parameters=values, timeout=0, work_queue_name=queue or None)
     except ObjectNotFound:
         raise UsageError(choices("deployment", deployment, deployments.names())) from None
@@ -33,12 +36,20 @@ def trigger(deployment: str, params: Iterable[str] = (), queue: str = "") -> str
     return str(run.name)
 
 
-def _value(param: str) -> tuple[str, Any]:
-    """NAME=VALUE; a value is JSON if it can be, else a text."""
+def _value(param: str, properties: Mapping[str, Any]) -> tuple[str, Any]:
+    """NAME=VALUE; a value is JSON if it can be, else a text. A number is a text where the flow takes texts alone.
+
+    Args:
+        properties: the JSON schema of each of the flow's params.
+    """
     name, equals, value = param.partition("=")
     if not equals:
         raise UsageError(f"--param {param}: no value; write NAME=VALUE")
     try:
-        return name, json.loads(value)
+        parsed = json.loads(value)
     except ValueError:
         return name, value
+    described = properties.get(name, {})
+    types = {one.get("type") for one in described.get("anyOf", [described])}
+    is_text = isinstance(parsed, int | float) and types - {"null"} == {"string"}
+    return name, value if is_text else parsed

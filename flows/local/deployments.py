@@ -107,9 +107,16 @@ def _for_job(deployment: Deployment, job: str, entry: Score) -> Deployment:
 
 
 def _cron(daily: str, flow: str, job: str, entry: Score) -> str:
-    """The cron of a job: its own for its scoring, else the template's, every hour, every day or on Mondays."""
-    if entry.cron and flow != "watch":
-        return _meaningful(entry.cron, f"score.{job}")
+    """The cron of a job: its own for its scoring, else the template's, every hour, every day or on Mondays.
+
+    The watch follows an hour after a cron with one hour of the day: before the scoring it would look a window behind.
+    """
+    if entry.cron:
+        scoring = _meaningful(entry.cron, f"score.{job}")
+        if flow != "watch":
+            return scoring
+        if hit := re.fullmatch(r"(\d+) (\d|1\d|2[012]) (\S+ \S+ \S+)", " ".join(scoring.split())):
+            return f"{hit[1]} {int(hit[2]) + 1} {hit[3]}"
     minute, hour, *_ = daily.split()
     return {"hour": HOURLY[flow], "week": f"{minute} {hour} * * 1"}.get(entry.every, daily)
 

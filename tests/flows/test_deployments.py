@@ -8,6 +8,7 @@ import pytest
 import yaml
 from prefect.client.schemas.schedules import CronSchedule
 
+from flows import trigger
 from flows.local import deployments
 from pipelines.core.errors import UsageError
 from pipelines.graph import checking
@@ -68,6 +69,16 @@ def test_each_job_has_its_deployments_at_its_times() -> None:
     pool = known["score-windows/nightly"]["work_pool"]
     assert known["score-windows/hours"]["work_pool"] == pool
     assert known["retrain/weekly"]["schedules"] == [{"cron": "0 18 * * 0"}]
+
+
+@pytest.mark.parametrize(
+    ("scored", "watched"),
+    [("30 6 * * 2", "30 7 * * 2"), ("0 22 * * *", "0 23 * * *"), ("0 23 * * *", "0 4 * * *"), ("0 */6 * * *", None)],
+)
+def test_a_watch_looks_after_the_scoring(scored: str, watched: str | None) -> None:
+    known = deployed(score={"nightly": {**JOB, "cron": scored}}, watch={"nightly": {}})
+    assert known["score-windows/nightly"]["schedules"] == [{"cron": scored}]
+    assert known["watch/drift"]["schedules"] == [{"cron": watched or "0 4 * * *"}]
 
 
 def test_a_job_that_is_gone_has_none_and_a_wrong_cron_is_refused() -> None:
@@ -134,3 +145,25 @@ def test_a_schedule_names_a_model_of_promote() -> None:
     Path("params.yaml").write_text(yaml.safe_dump({**ENTRIES, "schedule": {"s": {"flow": "retrain", "model": "n"}}}))
     with pytest.raises(UsageError, match=r"schedule\.s\.model: no promote entry 'n'.*there are: m"):
         checking.check()
+
+
+def test_the_value_of_a_param_has_the_type_that_its_flow_takes() -> None:
+    text = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    properties = {
+        "max_bad": {"type": "string"},
+        "prefix": text,
+        "workers": {"type": "integer"},
+        "names": {"type": "array"},
+    }
+    for param, value in (
+        ("max_bad=0", "0"),
+        ('max_bad="0"', "0"),
+        ("prefix=1", "1"),
+        ("prefix=null", None),
+        ("workers=4", 4),
+        ('names=["a"]', ["a"]),
+        ("name=2024", 2024),
+        ("source=rows.parquet", "rows.parquet"),
+    ):
+        name = param.partition("=")[0]
+        assert trigger._value(param, properties) == (name, value)
