@@ -2,7 +2,8 @@
 
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +16,21 @@ INK, SOFT, BLUE = "#6b7280", "#d1d5db", "#2563eb"  # readable on white and on bl
 SHADES = (BLUE, "#f59e0b", "#10b981", "#a855f7", "#ef4444")  # the colors of splits
 
 
+@contextmanager
+def _settings() -> Iterator[None]:
+    """The settings of matplotlib for a whole plot: a text stores parse_math when it is created.
+
+    Names of labels, splits and params are a user's own, and `$$` would be a formula, which is refused.
+    """
+    import matplotlib
+
+    settings: Any = {"svg.hashsalt": "bertline", "svg.fonttype": "none", "text.parse_math": False}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # browsers have the font; only widths are estimated here
+        yield
+
+
+@_settings()
 def confusion(table: list[list[int]], labels: list[str]) -> str:
     """A confusion matrix: gold labels down, predicted labels across; the shade of a cell is its share of the row."""
     counts = np.array(table)
@@ -31,6 +47,7 @@ def confusion(table: list[list[int]], labels: list[str]) -> str:
     return _svg(figure)
 
 
+@_settings()
 def reliability(bins: list[dict[str, Any]]) -> str:
     """A reliability diagram: accuracy by confidence, a point per bin; the size of a point shows its number of rows."""
     figure, axes = _figure(3.8, 3.6)
@@ -46,6 +63,7 @@ def reliability(bins: list[dict[str, Any]]) -> str:
     return _svg(figure)
 
 
+@_settings()
 def pareto(points: Sequence[Point], x_label: str, y_label: str, budget: float) -> str:
     """The score by cost on a logarithmic scale: a point per run, and a step line through the Pareto frontier.
 
@@ -63,13 +81,8 @@ def pareto(points: Sequence[Point], x_label: str, y_label: str, budget: float) -
         if shown:
             axes.plot([p.x for p in shown], [p.score for p in shown], form, color=color, label=label)
     for teacher in teachers:
-        axes.axhline(
-            teacher.score - budget,
-            linestyle="--",
-            color=INK,
-            linewidth=1,
-            label=f"{run_tables.points(budget)} below it",
-        )
+        limit = f"{run_tables.points(budget)} below it"
+        axes.axhline(teacher.score - budget, linestyle="--", color=INK, linewidth=1, label=limit)
     _by_logarithm(axes, [p.x for p in points])
     axes.margins(x=0.12, y=0.15)
     axes.set_xlabel(x_label)
@@ -86,6 +99,7 @@ def pareto(points: Sequence[Point], x_label: str, y_label: str, budget: float) -
     return _svg(figure)
 
 
+@_settings()
 def ranked(scores: Mapping[str, tuple[float, float, float]], label: str, level: float | None) -> str:
     """A point per run with its interval, in order from the top; a dashed line at the teacher's score, `level`."""
     figure, axes = _figure(7.2, 0.9 + 0.2 * len(scores))
@@ -101,6 +115,7 @@ def ranked(scores: Mapping[str, tuple[float, float, float]], label: str, level: 
     return _svg(figure)
 
 
+@_settings()
 def sweep(lines: Mapping[str, list[tuple[float, float]]], x_label: str, y_label: str, level: float | None) -> str:
     """Scores by a param, a line for each setting of the other params; a dashed line at the teacher's score, `level`."""
     figure, axes = _figure(6.4, 3.2)
@@ -127,6 +142,7 @@ def _by_logarithm(axes: Any, values: list[float]) -> None:
     axes.xaxis.set_major_formatter("{x:g}")
 
 
+@_settings()
 def learning(curve: list[list[Any]]) -> str:
     """Losses by step, as `fit` reported them: training losses as lines, held-out losses as points."""
     figure, axes = _figure(6.4, 3.2)
@@ -145,6 +161,7 @@ def learning(curve: list[list[Any]]) -> str:
     return _svg(figure)
 
 
+@_settings()
 def drift(windows: Mapping[str, list[dict[str, Any]]]) -> str:
     """A panel for each statistic: its value in each window, the range of chance (shaded), its limit (dashed)."""
     lines = [shift for shifts in windows.values() for shift in shifts]
@@ -165,6 +182,7 @@ def drift(windows: Mapping[str, list[dict[str, Any]]]) -> str:
     return _svg(figure)
 
 
+@_settings()
 def layers(names: list[str], edges: list[tuple[str, str]]) -> str:
     """A layered graph, from left to right: each name is a box to the right of all its predecessors.
 
@@ -194,6 +212,7 @@ def layers(names: list[str], edges: list[tuple[str, str]]) -> str:
     return _svg(figure)
 
 
+@_settings()
 def parallel_coordinates(axes_values: dict[str, list[Any]], scores: list[float], metric: str) -> str:
     """A line per trial through its value of each param to its score; the better the score, the bluer the line."""
     names, shown = [*axes_values, metric], {**axes_values, metric: scores}
@@ -227,6 +246,7 @@ def _places(values: list[Any]) -> list[float]:
     return ((numbers - numbers.min()) / span if span else np.full(len(numbers), 0.0)).tolist()
 
 
+@_settings()
 def lengths_and_labels(quality: dict[str, Any]) -> str:
     """Two panels: the share of rows by length in each split, and the number of rows by label."""
     splits = quality["splits"]
@@ -271,11 +291,8 @@ def _ink(share: float) -> str:
 
 
 def _svg(figure: Any) -> str:
-    import matplotlib
-
+    """The figure as SVG; the plot that calls it is under `_settings`."""
     out = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "bertline", "svg.fonttype": "none"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # browsers have the font; only widths are estimated here
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
     return text[text.index("<svg") :]

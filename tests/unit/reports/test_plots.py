@@ -56,14 +56,14 @@ def test_small_names_meet_no_other() -> None:
 
 
 RUNS = [Point("$$", 2.0, 0.5, is_teacher=True), Point("$x_$", 1.0, 0.6)]
-SHIFT = {"statistic": "$x_$", "value": 0.2, "by_chance": 0.1, "limit": 0.3, "drifted": True}
+SHIFT = {"statistic": "texts", "value": 0.2, "by_chance": 0.1, "limit": 0.3, "drifted": True}
 WITH_DOLLARS: dict[str, Callable[[], str]] = {
     "confusion": lambda: plots.confusion([[5, 1], [2, 4]], ["$$", "$x_$"]),
     "pareto": lambda: plots.pareto(RUNS, "$$", "$x_$", 0.02),
     "ranked": lambda: plots.ranked({"$$": (0.5, 0.4, 0.6), "$x_$": (0.6, 0.5, 0.7)}, "accuracy", 0.5),
     "sweep": lambda: plots.sweep({"$$": [(1, 0.5), (2, 0.6)]}, "$x_$", "accuracy", 0.5),
     "learning": lambda: plots.learning([[1, {"loss": 2.0, "$$_loss": 2.1, "$x_$_loss": 1.0}]]),
-    "drift": lambda: plots.drift({"$$": [{**SHIFT, "window": "$$"}]}),
+    "drift": lambda: plots.drift({name: [{**SHIFT, "window": name}] for name in ("$$", "$x_$")}),
     "layers": lambda: plots.layers(["$$", "$x_$"], [("$$", "$x_$")]),
     "parallel coordinates": lambda: plots.parallel_coordinates({"$$": ["$x_$", "b"]}, [0.5, 0.6], "accuracy"),
     "lengths and labels": lambda: plots.lengths_and_labels(
