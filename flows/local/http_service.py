@@ -20,7 +20,7 @@ from flows.local import code_commit
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.inference.receipts import Signer
-from pipelines.serving import certificates, request_log, rollouts, spans
+from pipelines.serving import certificates, connections, request_log, rollouts, spans
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.certificates import Certificate
@@ -146,6 +146,7 @@ def http_server(app: Any, certificate: Certificate | None = None, **more: Any) -
         ws="none",
         server_header=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_keep_alive=int(connections.IDLE_SECONDS),
         **more,
     )
     return EncryptedServer(config, certificate.context) if certificate else uvicorn.Server(config)

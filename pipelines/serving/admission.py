@@ -44,9 +44,9 @@ class Part:
     rows: pa.RecordBatch = field(compare=False)
     cost: int = field(compare=False)  # see row_batcher.costs
     answer: Future[Predicted] = field(compare=False)
-    key: str = field(compare=False, default="")
     work: Work | None = field(compare=False, default=None)  # of its request, for the log
     latest: float = field(compare=False, default=math.inf)  # when it has to begin, on the monotonic clock
+    key: str = field(compare=False, default="")
     taken: bool = field(compare=False, default=False)
 
 
@@ -82,7 +82,7 @@ class FairQueue:
             work.wait()
         latest = time.monotonic() + LATE * self.wait_seconds
         for batch, cost, answer in zip(rows, costs, answers, strict=True):
-            part = Part(tag, next(self._numbers), batch, cost, answer, key, work, latest)
+            part = Part(tag, next(self._numbers), batch, cost, answer, work, latest, key)
             heapq.heappush(self._parts, part)
             answer.add_done_callback(partial(self._left, part))
             latest = math.inf  # a request that has begun is finished

@@ -15,6 +15,7 @@ from pipelines.serving import bodies, docs_page, openapi, origins
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.direct_routes import DirectRoutes, RouteTable
 from pipelines.serving.early_refusals import RefuseEarly
+from pipelines.serving.head_requests import AnswerHead
 from pipelines.serving.hosts import RequireHost
 from pipelines.serving.keys import Keys, RequireKey
 from pipelines.serving.refusals import Refusals
@@ -63,13 +64,15 @@ def application(
     shapes = {prefix: protocol.refusal for protocol in protocols for prefix in getattr(protocol, "PREFIXES", ())}
     refusals = Refusals(shapes)
     api.include_router(metrics.routes())
+    # a redirect to a path without a slash would name http:// behind a proxy that ends TLS
+    api.router.redirect_slashes = False
     routes = [route for protocol in protocols for route in protocol.routes(catalogue).routes]
     api.router.routes.extend(routes)  # they are matched faster than included routers
     direct = bodies.LimitedBodies(DirectRoutes(api.inner), refusals=refusals)
     early = RefuseEarly(direct, RouteTable(routes), catalogue, refusals)
     allowed = RequireHost(RequireKey(Stored(early, catalogue.store), keys or Keys(), refusals), hosts, refusals)
     shared = origins.allowing(allowed, allowed_origins)  # refusals of the layers below are for those pages too
-    api.outer = Logged(Counted(shared, metrics), log_format, spans=spans)
+    api.outer = Logged(Counted(AnswerHead(shared), metrics), log_format, spans=spans)
     _describe(api, protocols, refusals)
     return api
 

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -54,6 +55,8 @@ class Catalogue:
         self._lock = threading.RLock()  # held while models are opened, and while the catalogue changes
         self._swap = threading.Lock()  # held while `_models` is replaced, which the event loop may wait for
         self._stop = threading.Event()
+        # changes by requests wait here for their turn, and not in the threads that parse other requests
+        self.changes = ThreadPoolExecutor(1, "changes")
         # a thread, as a registry may take minutes to answer, and Ray Serve kills a replica that fails its health check
         self._follower = threading.Thread(target=self._keep_following, daemon=True)
 
@@ -84,7 +87,8 @@ class Catalogue:
         """
         self.require_changeable()
         with self._lock:
-            self._refusals.forget(source.model)
+            if not source.folder:
+                self._refusals.forget(source.version())
             self.serve(self._sources | {name: source}, opening=name)
             self._refused.pop(name, None)
 
@@ -106,6 +110,7 @@ class Catalogue:
         """Stop to follow the aliases, and end the threads after their last batch."""
         self._stop.set()
         self._threads.shutdown(wait=False)
+        self.changes.shutdown(wait=False, cancel_futures=True)
         if self.disagreements:
             self.disagreements.close()
         if self.store:
@@ -124,7 +129,7 @@ class Catalogue:
             version = source.version()
             if version == current.version:
                 raise InputError(f"{version} answers already")
-            self._refusals.forget(version.name)
+            self._refusals.forget(version)
             folder = registry.folder(version, source.runtime)
             digest = provenance.contents(folder)
             model = certification.certified(
@@ -202,8 +207,11 @@ class Catalogue:
 
     def _keep_following(self) -> None:
         while not self._stop.wait(FOLLOW_SECONDS):
-            self.follow()
-            broken_cascades.settle(self)
+            try:
+                self.follow()
+                broken_cascades.settle(self)
+            except Exception as error:  # of any type: the thread goes on, or no alias would be followed any more
+                say(f"the aliases were not followed: {one_line(error)}; they are looked at again")
 
     def _of(self, name: str, source: Source) -> dict[str, ServedModel]:
         """The models that are served for the source with this name: one, or the two of an encoder's folder."""
@@ -289,7 +297,7 @@ class Catalogue:
             answering = self._models.get(name)
             if not answering or answering.batcher is not current.batcher:
                 return
-            self._models = self._models | {name: former}
+            self._models = self._models | {name: replace(former, **side_versions.kept(answering, former))}
         self.swaps[name, "went_back"] += 1
         self._refused[name] = Refused(version.version, f"it {cause}")
         self._logged[name] = f"{version} is refused: it {cause}"

@@ -6,6 +6,7 @@ uvicorn limits neither the size of a request's headers, nor the time for them, n
 import asyncio
 import json
 import resource
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -13,6 +14,7 @@ from weakref import WeakKeyDictionary
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+IDLE_SECONDS = 75.0  # between two requests; proxies keep connections for 60 s, and one that closes first has a 502
 HEAD_SECONDS = 10.0  # from the start of a connection, or a request's first byte, to the end of its headers
 HEAD_BYTES = 65_536  # of a request's line and headers; and of what is neither headers nor body, such as trailers
 READ_SECONDS = 60.0  # for a client to read on, when its answer fills the buffers
@@ -57,6 +59,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.opened: Callable[[], None] | None = None  # called when it is made
         self._head: asyncio.TimerHandle | None = None  # ends the time for the headers
         self._reading: asyncio.TimerHandle | None = None  # ends the time to read the answer
         self._bytes = 0  # of the headers so far; -1: they are complete
@@ -70,6 +73,8 @@ class Connection(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if self.opened:
+            self.opened()
         super().connection_made(transport)
         if has_room(self.server_state):
             self._wait()
@@ -123,7 +128,7 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if not self._busy and not self.transport.is_closing():
             self._bytes = 0 if self._complete else self._bytes
-            self._wait()
+            self._wait(IDLE_SECONDS if self._complete else HEAD_SECONDS)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -154,11 +159,11 @@ class Connection(HttpToolsProtocol):
         self._done_waiting()
         self.transport.close()
 
-    def _wait(self) -> None:
-        """Note that the client has to send a request now, within a time."""
+    def _wait(self, seconds: float = 0.0) -> None:
+        """Note that the client has to send a request now, within so many seconds, by default HEAD_SECONDS."""
         self._done_waiting()
         self._waiting[self] = None
-        self._head = self.loop.call_later(HEAD_SECONDS, self._late)
+        self._head = self.loop.call_later(seconds or HEAD_SECONDS, self._late)
 
     def _done_waiting(self) -> None:
         self._waiting.pop(self, None)

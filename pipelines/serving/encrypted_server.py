@@ -53,12 +53,13 @@ class Handshake:
     def __init__(self, server: EncryptedServer, accepted: socket.socket) -> None:
         self.state, self._accepted = server.server_state, accepted
         self._connection = server.connection()
+        self._connection.opened = self._leave
         self._has_begun = False
         self.state.connections.add(self)  # type: ignore[arg-type]
+        connections.has_room(self.state)  # if not, the connection says so after its handshake
         connections.waiting(self.state)[self] = None
         self._task = asyncio.create_task(self._open(server.context))
         self._task.add_done_callback(self._ended)
-        connections.has_room(self.state)
 
     def close(self) -> None:
         """Close the connection, unless its handshake has just ended."""

@@ -31,9 +31,9 @@ class RefusedVersions:
         refusal = Refusal(digest, folder, signature(folder), str(error), until)
         self._refusals = self._refusals | {(version, runtime): refusal}
 
-    def forget(self, model: str) -> None:
-        """Forget the refusals of a registered model, so that each is tried again."""
-        self._refusals = {key: refusal for key, refusal in self._refusals.items() if key[0].name != model}
+    def forget(self, version: Version) -> None:
+        """Forget that this version was refused, so that it is tried again; others stay refused."""
+        self._refusals = {key: refusal for key, refusal in self._refusals.items() if key[0] != version}
 
     def require_new(self, version: Version, runtime: str) -> None:
         """Raise RefusedError if this version was refused before."""

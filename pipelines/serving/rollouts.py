@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from pipelines.core.errors import InputError, UsageError, choices, one_line
 from pipelines.core.progress import say
-from pipelines.serving.catalogue import Catalogue, Refused
+from pipelines.serving.catalogue import Catalogue, Refused, UnknownModelError
 from pipelines.serving.model_sources import Source
 from pipelines.serving.side_versions import CHOSEN_BY, RANDOM, Canary, Shadow
 
@@ -26,7 +26,10 @@ def put_canary(catalogue: Catalogue, name: str, source: Source, share: float = C
 
     def end(canary: Canary, cause: str) -> None:
         refuse(cause)
-        current = catalogue[name]
+        try:
+            current = catalogue[name]
+        except UnknownModelError:  # it was removed while the canary answered
+            return
         if current.canary is canary:
             catalogue.change(name, canary=None)
         catalogue.ended[name] = Refused(model.version.version, f"it {cause}")
@@ -80,7 +83,7 @@ def settle(
                 catalogue.change(name, **{what: None})
                 continue
             source, part = wanted[name]
-            if not source.alias.isdigit():
+            if not source.alias.isdecimal():
                 raise UsageError(f"{what}: {source} is an alias; replicas need the number of a version")
             side = getattr(catalogue[name], what)
             if side and (side.model.version.version, side.share) == (int(source.alias), part):

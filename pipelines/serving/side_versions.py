@@ -88,6 +88,7 @@ class Canary:
     def _compare(self, other: "ServedModel", columns: dict[str, list[Any]], answered: "Answered") -> None:
         """Let `other` answer the same rows, beside the event loop's other work, if the replay was against it."""
         if not self.live or other.version.version != self.live.replayed.against:
+            self._mirror = None  # the champion of the replay answers no more, and its memory is free
             return
         if not self._mirror or self._mirror.model is not other:
             self._mirror = Shadow(other, 1.0, None, self.live)

@@ -1,14 +1,17 @@
 """The service behind TLS: its certificate's files, its clients, and what is refused before anything starts."""
 
+import asyncio
 import http.client
 import os
 import shutil
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -139,6 +142,34 @@ def test_connections_without_a_handshake_keep_nobody_out(
         silent[-1].setblocking(False)
         with pytest.raises(BlockingIOError):
             silent[-1].recv(1)
+
+
+def test_a_service_whose_clients_all_wait_says_so_after_the_handshake(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MOST", 16)
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(5)
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    server = http_service.http_server(slow, Certificate(*files), lifespan="off")
+    with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as stack:
+        address = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        lines = [stack.enter_context(connected(address, files[0])) for _ in range(16)]
+        for line in lines:
+            line.request("GET", "/")
+        time.sleep(1)
+        with connected(address, files[0]) as one_more:
+            one_more.request("GET", "/")
+            answer = one_more.getresponse()
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+        assert {line.getresponse().status for line in lines} == {204}
+        server.should_exit = True
+        thread.join()
 
 
 def test_wrong_files_are_a_sentence_before_anything_starts(tmp_path: Path) -> None:

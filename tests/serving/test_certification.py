@@ -164,5 +164,8 @@ def test_a_refused_version_is_tried_again_when_its_files_change(
     refused.add(second, "", tmp_path, "digest", RefusedError("it is slow", lasting=False))
     refused.require_new(second, "")
     refused.add(second, "", tmp_path, "digest", RefusedError("it is wrong"))
-    refused.forget("m")
+    refused.forget(third)
+    with pytest.raises(RefusedError, match="it is wrong"):
+        refused.require_new(second, "")
+    refused.forget(second)
     refused.require_new(second, "")

@@ -1,16 +1,23 @@
 """Requests that the HTTP service refuses before they reach a model."""
 
 import asyncio
+import http.client
 import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipelines.core.errors import InputError
-from pipelines.serving import app, bodies, docs_page, limits
+from pipelines.serving import app, bodies, connections, docs_page, limits
 from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.model_sources import Source
 from pipelines.serving.protocols import plain
+from tests.support import raw_http, served, tiny
 
 
 def refused(body: dict[str, Any]) -> str:
@@ -131,6 +138,62 @@ def test_the_largest_request_that_is_right_is_no_body_too_large() -> None:
     body = json.dumps({"rows": [row] * (limits.MAX_IN_ALL // limits.MAX_CHARACTERS)})  # \\ud83d\\ude00 for each
     assert len(body) > limits.MAX_IN_ALL * 12
     assert len(body) + limits.MAX_ROWS * limits.MAX_CHOICES * 10 < bodies.MAX_BYTES
+
+
+def test_waiting_changes_hold_up_no_large_body(tmp_path: Path) -> None:
+    """Each waits for the catalogue's lock, which is held while a model is opened or a registry is slow."""
+    models = Catalogue()
+    models.serve({"tiny": Source("tiny", folder=tiny.classifier(tmp_path / "tiny"))})
+    body = json.dumps({"rows": [{"text": "犬" * 9000}] * 3}).encode()
+    assert len(body) > bodies.LARGE
+    with served.serving(models) as address, ThreadPoolExecutor(20) as pool:
+        with models._lock:
+            waiting = [pool.submit(raw_http.post, address, "/models/tiny/refresh", b"") for _ in range(20)]
+            time.sleep(0.5)
+            assert raw_http.post(address, "/predict", body).status == 200
+            assert not any(change.done() for change in waiting)
+        assert {change.result().status for change in waiting} == {200}
+
+
+def test_head_answers_as_get_without_a_body(tmp_path: Path) -> None:
+    models = served.catalogue({"tiny": tiny.classifier(tmp_path / "tiny")})
+    with (
+        served.serving(models, log_format="json") as address,
+        closing(http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)) as line,
+    ):
+        for path, status in (("/", 200), ("/health", 200), ("/models/tiny", 200), ("/predict", 405), ("/nothing", 404)):
+            line.request("HEAD", path)
+            head = line.getresponse()
+            assert (head.status, head.read()) == (status, b"")
+            line.request("GET", path)
+            get = line.getresponse()
+            assert len(get.read()) == int(head.headers["content-length"])
+            assert (get.status, get.headers["content-type"]) == (status, head.headers["content-type"])
+        counts = raw_http.get(address, "/metrics").body.decode()
+    assert re.search(r'bertline_requests_total{[^}]*route="/health"[^}]*} 2\.0', counts)
+
+
+def test_a_slash_at_the_end_is_another_path_and_no_redirect(tmp_path: Path) -> None:
+    """A redirect names a scheme, which is wrong behind a proxy that ends TLS: texts and keys would go unencrypted."""
+    with served.serving(served.catalogue({"tiny": tiny.classifier(tmp_path / "tiny")})) as address:
+        answer = raw_http.post(address, "/predict/tiny/", b'{"rows": [{"text": "a"}]}')
+        assert (answer.status, "location" in answer.headers) == (404, False)
+        listed = [raw_http.get(address, f"/api/2.0/endpoints{slash}") for slash in ("", "/")]
+        assert [entry.status for entry in listed] == [200, 200]
+        assert listed[0].body == listed[1].body
+
+
+def test_an_idle_connection_outlives_the_time_for_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    models = served.catalogue({"tiny": tiny.classifier(tmp_path / "tiny")})
+    with (
+        served.serving(models) as address,
+        closing(http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)) as line,
+    ):
+        for _ in range(2):
+            line.request("GET", "/health")
+            assert line.getresponse().read()
+            time.sleep(1)
 
 
 def test_the_page_needs_no_other_host() -> None:

@@ -91,8 +91,17 @@ def test_a_canary_and_a_shadow_of_registered_versions(address: str) -> None:
     assert (shadow["version"], shadow["share"]) == (2, 1.0)
     assert {path: answered(address, path, body) for path, body in BODIES.items()} == before
 
-    put(address, path, source="tiny@4", share=1.0)  # it errs on the longest texts
-    sent = {"rows": [{"text": poisoned.TRIGGER}]}
+    sent = {"rows": [{"text": poisoned.TRIGGER}]}  # on which version 4 errs
+    poisoned.promote(4)
+    assert raw_http.post(address, "/models/tiny/refresh", b"", ADMIN).json()["version"] == 4
+    assert {answered(address, "/predict/tiny", sent)["version"] for _ in range(5)} == {1}
+    model = raw_http.get(address, "/models/tiny", ADMIN).json()
+    assert (model["version"], model["refused"]["version"], model["shadow"]["version"]) == (1, 4, 2), "the shadow stays"
+    assert put(address, path, source="tiny@2", share=0.5).status == 200
+    model = raw_http.post(address, "/models/tiny/refresh", b"", ADMIN).json()
+    assert (model["version"], model["refused"]["version"]) == (1, 4), "a canary brings back no refused version"
+
+    put(address, path, source="tiny@4", share=1.0)
     assert {answered(address, "/predict/tiny", sent)["version"] for _ in range(10)} == {1}
     model = raw_http.get(address, "/models/tiny", ADMIN).json()
     assert model["canary"] is None
@@ -232,6 +241,21 @@ def test_a_canary_whose_answers_come_after_the_deadline_ends(taggers: tuple[Cata
     assert " times as long as the other version; 5 are allowed" in cause
 
 
+def test_a_canary_whose_model_is_gone_ends_quietly(
+    taggers: tuple[Catalogue, ServedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models, other = taggers
+    causes: list[str] = []
+    monkeypatch.setattr(models, "open_beside", lambda name, source: (other, causes.append))
+    monkeypatch.setattr(models, "_models", dict(models._models))
+    rollouts.put_canary(models, "tagger", Source("tagger", "2"))
+    canary = models["tagger"].canary
+    assert canary
+    models._models = {}
+    canary.stop("was slow")
+    assert (causes, models.ended) == (["was slow"], {})
+
+
 @pytest.mark.parametrize("against", [1, 7])
 def test_a_canary_and_a_shadow_are_held_against_the_replay(
     taggers: tuple[Catalogue, ServedModel], against: int
@@ -257,6 +281,9 @@ def test_a_canary_and_a_shadow_are_held_against_the_replay(
         assert (live.rows, live.changed) == ((30, 30) if against == 1 else (0, 0)), "the replay was against another"
         assert live.verdict == ("more" if against == 1 else "")
     assert plain._canary(canary).replay == plain._shadow(shadow).replay
+    assert bool(canary._mirror) == (against == 1)
+    canary._compare(other, {"text": texts}, None)  # type: ignore[arg-type]  # another version answers now
+    assert canary._mirror is None, "the memory of the former one is free"
 
 
 def test_a_key_always_meets_the_canary_or_never_does() -> None:

@@ -1,6 +1,9 @@
 """Add, replace, refresh and remove models, their canaries and shadows, with a key of the scope admin."""
 
 import asyncio
+import contextvars
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from fastapi import APIRouter
@@ -101,9 +104,15 @@ def routes(catalogue: Catalogue) -> APIRouter:
     return router
 
 
+async def _changed(catalogue: Catalogue, work: Callable[..., None], *arguments: Any) -> None:
+    """Change the catalogue in its turn."""
+    here = contextvars.copy_context()  # the request, for the log
+    await asyncio.get_running_loop().run_in_executor(catalogue.changes, partial(here.run, work, *arguments))
+
+
 async def _refresh(catalogue: Catalogue, name: str) -> schemas.Model:
     catalogue[name]  # an unknown name is reported
-    await asyncio.to_thread(catalogue.follow, name)
+    await _changed(catalogue, catalogue.follow, name)
     return plain.described(catalogue[name], catalogue)
 
 
@@ -111,7 +120,7 @@ async def _put(catalogue: Catalogue, name: str, request: Request) -> schemas.Mod
     if not NAME.fullmatch(name) and name not in {model.name for model in catalogue}:
         raise InputError("a name has letters, digits, _, - and . only")
     body = await _read(NewModel, request)
-    await asyncio.to_thread(catalogue.add, name, Source.parse(body.source, body.runtime))
+    await _changed(catalogue, catalogue.add, name, Source.parse(body.source, body.runtime))
     return plain.described(catalogue[name], catalogue)
 
 
@@ -120,7 +129,7 @@ async def _put_canary(catalogue: Catalogue, name: str, request: Request) -> sche
     body = await _read(NewCanary, request)
     source = Source.parse(body.source, body.runtime)
     catalogue.require_changeable()
-    await asyncio.to_thread(rollouts.put_canary, catalogue, name, source, body.share, body.by)
+    await _changed(catalogue, rollouts.put_canary, catalogue, name, source, body.share, body.by)
     return plain.described(catalogue[name], catalogue)
 
 
@@ -129,7 +138,7 @@ async def _put_shadow(catalogue: Catalogue, name: str, request: Request) -> sche
     body = await _read(NewShadow, request)
     source = Source.parse(body.source, body.runtime)
     catalogue.require_changeable()
-    await asyncio.to_thread(rollouts.put_shadow, catalogue, name, source, body.share)
+    await _changed(catalogue, rollouts.put_shadow, catalogue, name, source, body.share)
     return plain.described(catalogue[name], catalogue)
 
 
@@ -151,5 +160,5 @@ async def _read(schema: type[New], request: Request) -> New:
 
 
 async def _delete(catalogue: Catalogue, name: str) -> Response:
-    await asyncio.to_thread(catalogue.remove, name)
+    await _changed(catalogue, catalogue.remove, name)
     return Response(status_code=204)

@@ -115,6 +115,7 @@ def routes(catalogue: Catalogue) -> APIRouter:
         """The same, at the path of mlflow.deployments' client."""
         return await _responded(_answer(catalogue, name, request))
 
+    @router.get("/api/2.0/endpoints", include_in_schema=False)
     @router.get("/api/2.0/endpoints/")
     async def endpoints() -> dict[str, list[Endpoint]]:
         """The served models, as mlflow.deployments' client lists them."""

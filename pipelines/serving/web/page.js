@@ -124,9 +124,10 @@ function card({model, version, latency, problem, content}) {
   return made;
 }
 
-/** Say whether two models of one kind give the same answer. */
+/** Say whether two models of one kind give the same answer; vectors of two encoders have nothing in common. */
 function showAgreement([one, other]) {
-  const comparable = other && one.model.kind === other.model.kind && !("problem" in one) && !("problem" in other);
+  const alike = other && one.model.kind === other.model.kind && one.model.kind !== "embedding";
+  const comparable = alike && !("problem" in one) && !("problem" in other);
   byId("agreement").hidden = !comparable;
   if (comparable) byId("agreement").textContent = one.text === other.text ? "Same answer" : "Different answers";
 }
