@@ -12,7 +12,7 @@ from typing import Any
 
 from pipelines.compression import chains
 from pipelines.compression.chains import Chain
-from pipelines.core import params, paths, yaml_file
+from pipelines.core import params, paths, provenance, yaml_file
 from pipelines.entries.evaluate import Evaluate
 from pipelines.graph import code_manifest, lockfile
 from pipelines.graph.stage_runner import StageRunner
@@ -78,16 +78,18 @@ class ChainFolder:
     def exported(self, run: str) -> Path:
         """The model of the teacher, of an entry or of a chain that is made, as ONNX.
 
-        It is exported again if the params or the code of its export have changed. Raises InputError with the stage's
+        It is exported again if the model, or the params or the code of its export, has changed: the folder is named
+        after the entries that chains are made of, not after those made from these. Raises InputError with the stage's
         own sentence if it cannot be exported.
         """
         target, entry = self.place / paths.onnx(run), params.read().get("export", {}).get(run) or {}
-        digest, stamp = _digest([entry, _code("export")]), self.place / f"exported-{run}"
+        _point(self.place / paths.model(run), paths.model(run))
+        model = provenance.contents(self.place / paths.model(run))
+        digest, stamp = _digest([entry, _code("export"), model]), self.place / f"exported-{run}"
         if target.is_dir() and not (stamp.is_file() and stamp.read_bytes() == digest.encode()):
             shutil.rmtree(target)
         if not target.is_dir():
             self._prepare({"export": {run: entry}})
-            _point(self.place / paths.model(run), paths.model(run))
             self._make("export", run)
             stamp.write_text(digest)
         return target
