@@ -13,11 +13,10 @@ from pipelines.core import params, paths, resources, stage
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
 from pipelines.entries.evaluate import Evaluate
-from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates, one_answer
 from pipelines.measurement import gate_measurements, interleaved, runtime_choice
 from pipelines.reports import variants
-from pipelines.search import chain_entries
+from pipelines.search import chain_entries, gate_verdicts
 from pipelines.search.chain_folder import ChainFolder, RunStage, name_of
 from pipelines.tracking import runs
 
@@ -191,7 +190,7 @@ class ChainSearch:
         return paths.rows(self.scored.task) / f"{self.scored.split}.parquet"
 
     def judged(self, tried: list[Tried]) -> tuple[Tried | None, list[str], list[Chain]]:
-        """The best that keeps the budget and that the gates of the teacher's promote entries accept, None if none does.
+        """The best that keeps the budget and that no gate of the teacher's promote entries refuses, None if none is.
 
         And what the gates say, a line each; and the chains that they refuse.
         """
@@ -203,8 +202,10 @@ class ChainSearch:
             winner, compared = candidates[0], list[str]()
             if self.budget.target == "latency":
                 winner, compared = ranking.fastest(candidates, self._opens, self._split, resources.read().threads)
-            verdicts += compared
-            if self._accepted(winner.chain, rules, verdicts):
+            folder = self.folder.made(winner.chain)
+            accepted, report = gate_verdicts.judge(winner, folder, self.teacher, self.scored, rules)
+            verdicts += [*compared, *report]
+            if accepted:
                 return winner, verdicts, unfit
             unfit.append(winner.chain)
             candidates.remove(winner)
@@ -213,26 +214,3 @@ class ChainSearch:
     def _opens(self, tried: Tried) -> Path:
         """The folder that its faster runtime opens."""
         return self._runtimes(name_of(tried.chain), self.folder.made(tried.chain))[tried.runtime]
-
-    def _accepted(self, chain: Chain, rules: Mapping[str, Promote], verdicts: list[str]) -> bool:
-        """Return whether every gate would take the chain's model as champion in the teacher's place.
-
-        The findings of the gates are added to `verdicts`. The model is not a version yet, so nobody can have approved
-        it; the gate asks for approval after its registration.
-        """
-        passed = True
-        for name, rule in rules.items():
-            if rule.gate == "off":
-                verdicts.append(f"the gate of {name} is off")
-                continue
-            challenger = gate_measurements.measure(self.folder.made(chain), self.scored, False)
-            decision = gates.decide(challenger, self.teacher, rule.model_copy(update={"approval": False}))
-            word = "accepts" if decision.passed else "refuses"
-            verdicts += [f"the gate of {name} {word} {' + '.join(chain)} as champion in the teacher's place:"]
-            verdicts += [str(finding) for finding in decision.findings if decision.passed or not finding.passed]
-            if rule.gate == "dry_run":
-                verdicts.append(f"promote.{name}.gate is dry_run, so it stops nothing")
-            elif rule.approval and decision.passed:
-                verdicts.append(f"promote.{name}.approval: a person has to approve the version when it is registered")
-            passed = passed and (decision.passed or rule.gate == "dry_run")
-        return passed

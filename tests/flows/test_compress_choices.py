@@ -20,6 +20,7 @@ from pipelines.core.errors import InputError, UsageError
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation import gates
 from pipelines.evaluation.gates import Measured
+from pipelines.evaluation.significance import OfRows
 from pipelines.graph import executor
 from pipelines.graph.stage_runner import StageRunner
 from pipelines.measurement import interleaved
@@ -48,10 +49,10 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return params
 
 
-def scoring(right: int, rows: int = 100, size_bytes: int = 1000, p50_ms: float = 1.0) -> Measured:
+def scoring(right: int, rows: int = 100, size_bytes: int = 1000, p95_ms: float = 1.0) -> Measured:
     """Of a model that says `right` of the rows rightly."""
     hits = np.arange(rows) < right
-    return Measured("accuracy", rows, lambda chosen: float(hits[chosen].mean()), [*hits], p50_ms, p50_ms, size_bytes)
+    return Measured("accuracy", rows, lambda chosen: float(hits[chosen].mean()), [*hits], p95_ms, size_bytes)
 
 
 def search(
@@ -167,6 +168,27 @@ def test_the_winner_is_the_cheapest_that_the_gate_accepts(write: Write, monkeypa
             "promote.titles.approval: a person has to approve the version when it is registered",
         ),
         (None, True, "no promote entry has the run big, so no gate was checked"),
+        (
+            {"max_latency_ratio": 1.2},
+            True,
+            "promote.titles.max_latency_ratio was not checked: the latency was not measured",
+        ),
+        (
+            {"max_changed": 0.1},
+            True,
+            "promote.titles.max_changed was not checked: only registered versions answer stored requests",
+        ),
+        (
+            {"classes": {"sprot": 0.8}},
+            True,
+            "the gate of titles could not judge half: params.yaml: promote: no label 'sprot'; there are: none",
+        ),
+        (
+            {"beats": "svm"},
+            True,
+            "the gate of titles could not judge half: params.yaml: promote.titles.beats: svm is not a baseline of "
+            "headlines test; there are: none",
+        ),
     ],
 )
 def test_the_verdict_of_each_gate_is_printed(
@@ -174,9 +196,58 @@ def test_the_verdict_of_each_gate_is_printed(
 ) -> None:
     write(promote={"titles": {"run": "big", **rules}} if rules else {})
     searching = search(monkeypatch, {"big": scoring(92), "half": scoring(95)})
-    winner, sentences, _ = searching.judged([tried("half", 0.5)])
+    result = searching.result([tried("half", 0.5)], "torch")
+    assert (result.winner is not None) == wins
+    assert result.gate[-1] == sentence
+    chain_search.searched.write(Path(), result)
+    assert Path("index.html").is_file()
+
+
+@pytest.mark.parametrize(("share", "wins"), [(1.1, True), (1.3, False)])
+def test_a_gate_is_told_the_latency_that_the_search_measured(
+    share: float, wins: bool, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(promote={"titles": {"run": "big", "max_latency_ratio": 1.2}})
+    searching = search(monkeypatch, {"big": scoring(92), "half": scoring(95)})
+    winner, sentences, _ = searching.judged([replace(tried("half", 0.5), latency_share=share)])
     assert (winner is not None) == wins
-    assert sentences[-1] == sentence
+    word = "passed" if wins else "refused"
+    assert (
+        sentences[-1] == f"{word}: latency as a multiple of the champion's, measured in alternation, {share}, "
+        "at most 1.2 is required"
+    )
+
+
+@pytest.mark.parametrize(
+    ("beats", "right", "wins", "sentence"),
+    [
+        (True, 90, True, "passed: accuracy 0.9500, above the 0.9000 of the baseline svm is required"),
+        (True, 96, False, "refused: accuracy 0.9500, above the 0.9600 of the baseline svm is required"),
+        ("svm", 96, False, "refused: accuracy 0.9500, above the 0.9600 of the baseline svm is required"),
+        (False, 96, True, "passed: accuracy 0.9500 against the champion's 0.9200"),
+        (True, None, True, "promote.titles.beats was not checked: baseline svm: no such file"),
+    ],
+)
+def test_a_gate_asks_for_the_baselines_that_promotion_asks_for(
+    beats: str | bool, right: int | None, wins: bool, sentence: str, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These are of the same task and split; `other` is not."""
+
+    def score(name: str, entry: Evaluate) -> OfRows:
+        assert (name, entry) == ("svm", SCORED)
+        if right is None:
+            raise InputError("baseline svm: no such file")
+        return scoring(right).score
+
+    baselines = {"svm": {"task": "headlines"}, "other": {"task": "titles"}}
+    write(promote={"titles": {"run": "big", "beats": beats}}, baseline=baselines)
+    searching = search(monkeypatch, {"big": scoring(92), "half": scoring(95)})
+    monkeypatch.setattr(chain_search.gate_measurements, "baseline", score)
+    winner, sentences, unfit = searching.judged([tried("half", 0.5)])
+    assert (winner is not None, unfit) == (wins, [] if wins else [("half",)])
+    assert [line for line in sentences if line.startswith(sentence)]
+    if beats is False:
+        assert not [line for line in sentences if "baseline" in line]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +324,10 @@ def test_a_new_result_of_an_entry_invalidates_the_chains(write: Write, monkeypat
     assert len(others | {before}) == 5
 
 
-def test_an_export_is_repeated_when_its_params_or_code_change(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_is_repeated_when_its_model_params_or_code_change(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model may be of an entry made from another, after which the search's folder is not named."""
     exports: list[str] = []
 
     def run(runner: StageRunner, stage: str, key: str) -> None:
@@ -272,6 +346,12 @@ def test_an_export_is_repeated_when_its_params_or_code_change(write: Write, monk
     for _ in range(2):
         folder().exported("int8")
     assert exports == ["export int8"] * 3
+    for weights in b"first", b"second":
+        paths.model("int8").mkdir(parents=True, exist_ok=True)
+        (paths.model("int8") / "model.safetensors").write_bytes(weights)
+        for _ in range(2):
+            folder().exported("int8")
+    assert exports == ["export int8"] * 5
 
 
 def test_entries_that_compress_entries_are_tried_as_they_are(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
