@@ -294,14 +294,18 @@ def slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, l
     models = served.catalogue({"tiny": folder})
     predictor, sizes, go = models["tiny"].predictor, list[int](), threading.Event()
     models["tiny"].batcher.queue.rate = 2000.0  # until a batch has run
-    encode = predictor.encode_and_mark
+    encode, forward = predictor.encode_and_mark, predictor.forward
 
-    def waiting(rows: pa.RecordBatch) -> Encoded:
+    def noted(rows: pa.RecordBatch) -> Encoded:
         sizes.append(rows.num_rows)
-        go.wait(30)
         return encode(rows)
 
-    monkeypatch.setattr(predictor, "encode_and_mark", waiting)
+    def waiting(encoded: list[pa.RecordBatch]) -> Any:
+        go.wait(60)
+        return forward(encoded)
+
+    monkeypatch.setattr(predictor, "encode_and_mark", noted)
+    monkeypatch.setattr(predictor, "forward", waiting)
     with served.serving(models) as address:
         try:
             yield address, sizes, go
