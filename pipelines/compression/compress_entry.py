@@ -7,7 +7,7 @@ from typing import Any
 from pipelines.checkpoints import folder, vocabulary
 from pipelines.compression import claims, variant
 from pipelines.compression.context import Context, Data
-from pipelines.core import params, paths, plugins, provenance
+from pipelines.core import code_digest, params, paths, plugins, provenance
 from pipelines.core.errors import UsageError
 from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.progress import say
@@ -36,9 +36,10 @@ def compress(key: str, entry: Compress, target: Path, resources: Resources) -> N
     _check_rows(key, entry, task, data_task)
     _check_vocabulary(key, entry, data, tokenizer)
     read = f"{backbones.digest(teacher)} {provenance.digest(data)}"
-    cache = _cache(key, f"{entry.method} {read}")
+    plugin = f"methods/{entry.method}"
+    cache = _cache(key, f"{entry.method} {read} {code_digest.of('compress', plugin)}")
     dev = Encoded.read(data, entry.dev) if entry.dev else None
-    with fitting("compress", key, resources, f"{read} {entry.dev}") as fit, paths.fresh_folder(target) as out:
+    with fitting("compress", key, resources, f"{read} {entry.dev}", plugin) as fit, paths.fresh_folder(target) as out:
         context = Context(
             teacher=teacher,
             task=task,

@@ -143,11 +143,19 @@ def fresh_folder(target: Path) -> Iterator[Path]:
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
         if target.exists():
             target.rename(old)
         partial.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder; of a link to one, the link."""
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

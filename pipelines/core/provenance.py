@@ -7,6 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pipelines.core import json_file
+
 FILE = "provenance.json"
 TRAINING = "training.json"
 
@@ -54,17 +56,17 @@ def write(
 def read(folder: Path) -> dict[str, Any]:
     """The provenance of `folder`; {} if bertline did not make the folder."""
     path = folder / FILE
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return json_file.mapping(path) if path.is_file() else {}
 
 
 def how(folder: Path) -> str:
     """Return in one word how the model in `folder` was made: its compression method or strategy, else its stage."""
     record = read(folder)
-    made_by = record.get("params", {})
+    made_by = record.get("params") or {}
     return made_by.get("method") or made_by.get("strategy") or record.get("stage", "imported")
 
 
 def curve(folder: Path) -> list[list[Any]]:
     """The training curve in a model folder, points [step, {"loss": number, ...}]; [] if the folder has none."""
     path = folder / TRAINING
-    return json.loads(path.read_text(encoding="utf-8"))["curve"] if path.is_file() else []
+    return json_file.mapping(path).get("curve", []) if path.is_file() else []

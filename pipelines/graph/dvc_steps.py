@@ -139,7 +139,7 @@ def _runs_dvc(pid: int) -> bool:
         words = " ".join(psutil.Process(pid).cmdline())
     except psutil.Error:
         return False
-    return pid != os.getpid() and any(name in words for name in ("dvc", "bertline", "prefect"))
+    return pid != os.getpid() and any(name in words for name in ("dvc", "bertline", "flows.cli", "prefect"))
 
 
 def begin(stage: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from torch import nn
 
 from pipelines.acceleration import apply
-from pipelines.core import paths
+from pipelines.core import code_digest, paths
 from pipelines.core.errors import InputError
 from pipelines.core.resources import Resources
 from pipelines.entries.parts.fit import Fit
@@ -99,17 +99,17 @@ class Fitting:
 
 
 @contextmanager
-def fitting(stage: str, key: str, resources: Resources, depends: str = "") -> Iterator[Fitting]:
+def fitting(stage: str, key: str, resources: Resources, depends: str = "", plugin: str = "") -> Iterator[Fitting]:
     """Yield the `fit` of one stage's entry. A killed stage resumes from its checkpoints; a completed one removes them.
 
     Write the model to its final folder inside the block, so that a kill leaves the checkpoint or the model.
 
     `depends` is a digest of what losses and scores depend on besides model, batch and params, such as a teacher, or the
-    rows of `dev`. A checkpoint with another digest is not used.
+    rows of `dev`. A checkpoint with another digest is not used, nor one of other code of the stage or its `plugin`.
     """
     folder = paths.checkpoints(stage, key).resolve()
     resuming.check_folder(folder)
-    yield Fitting(folder, paths.frozen_features(stage, key), resources, depends)
+    yield Fitting(folder, paths.frozen_features(stage, key), resources, f"{depends} {code_digest.of(stage, plugin)}")
     shutil.rmtree(folder)
 
 

@@ -1,6 +1,7 @@
 """docker/compose.yaml, as far as it can be checked without docker: its names, its options, its environment."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -42,6 +43,22 @@ def commands(service: dict[str, Any]) -> Iterator[list[str]]:
         yield from (shlex.split(part.strip().removeprefix("python -m ")) for part in command[2].split("&&"))
     else:
         yield command
+
+
+def test_volumes_of_our_image_belong_to_its_user() -> None:
+    """A new volume has the owner of the folder that the image has there, and is root's if it has none."""
+    named = yaml.safe_load(FILE.read_text())["volumes"]
+    made = re.search(r"install --directory --owner bertline (.*)", DOCKERFILE)
+    assert made
+    mounts = [
+        mount.split(":")
+        for service in SERVICES.values()
+        if service["image"] == IMAGE
+        for mount in service.get("volumes", [])
+    ]
+    folders = [mount[1] for mount in mounts if mount[0] in named]
+    assert folders
+    assert {*folders} <= {*made[1].split()}
 
 
 (IMAGE,) = (service["image"] for service in SERVICES.values() if "build" in service)  # one service builds for all

@@ -22,6 +22,19 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_link_to_a_folder_elsewhere_is_replaced_again_and_again(tmp_path: Path) -> None:
+    (tmp_path / "large-disk").mkdir()
+    (tmp_path / "large-disk/a").write_text("0")
+    target = tmp_path / "out"
+    target.symlink_to(tmp_path / "large-disk")
+    for number in ("1", "2"):
+        with paths.fresh_folder(target) as out:
+            (out / "a").write_text(number)
+        assert (target / "a").read_text() == number
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["large-disk", "out"]
+    assert (tmp_path / "large-disk/a").read_text() == "0"
+
+
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.write_text("old")

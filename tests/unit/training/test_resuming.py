@@ -51,6 +51,26 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(
     assert not Path("state/checkpoints/finetune/cut").exists()
 
 
+def test_a_checkpoint_of_other_code_is_not_reused(
+    model: torch.nn.Module, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    manifest = Path("artifacts/code/stages/finetune.txt")
+    manifest.parent.mkdir(parents=True)
+    params, batches, start = (
+        Fit(epochs=1, batch_size=4, learning_rate=1e-3),
+        RowBatches(rows(), 4, 1, 1, 0),
+        weights(model),
+    )
+    for code, ending in (("1 losses.py\n", ""), ("2 losses.py\n", "starts"), ("2 losses.py\n", "")):
+        manifest.write_text(code)
+        model.load_state_dict(start)
+        with pytest.raises(RuntimeError), fitting("finetune", "x", Resources()) as fit:
+            fit(model, losses.classification, batches, params)
+            raise RuntimeError  # the model was not saved, so the checkpoint stays
+        assert ("training starts from the beginning" in capsys.readouterr().err) == bool(ending), code
+
+
 def test_a_checkpoint_of_other_params_is_not_reused(model: torch.nn.Module) -> None:
     params = Fit(epochs=1, batch_size=4, learning_rate=1e-3)
     batches = RowBatches(rows(), 4, 1, 1, 0)
