@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from pipelines.core import provenance
 from pipelines.core.errors import InputError, choices, one_line
@@ -18,7 +17,7 @@ from pipelines.serving.certification import Conditions, RefusedError
 from pipelines.serving.disagreements import Disagreements
 from pipelines.serving.model_sources import Source
 from pipelines.serving.model_threads import ModelThreads
-from pipelines.serving.refused_versions import RefusedVersions
+from pipelines.serving.refused_versions import Refused, RefusedVersions
 from pipelines.serving.request_store import RequestStore
 from pipelines.serving.served_model import ServedModel
 from pipelines.serving.side_versions import Canary, Shadow
@@ -26,13 +25,6 @@ from pipelines.serving.trial import Trial
 from pipelines.tracking import registry
 
 FOLLOW_SECONDS = 10  # between two checks of the aliases
-
-
-class Refused(NamedTuple):
-    """A version that has the alias of a served model, and gets no request; and the reason in a sentence."""
-
-    version: int
-    reason: str
 
 
 class Catalogue:
@@ -55,8 +47,7 @@ class Catalogue:
         self._lock = threading.RLock()  # held while models are opened, and while the catalogue changes
         self._swap = threading.Lock()  # held while `_models` is replaced, which the event loop may wait for
         self._stop = threading.Event()
-        # changes by requests wait here for their turn, and not in the threads that parse other requests
-        self.changes = ThreadPoolExecutor(1, "changes")
+        self.changes = ThreadPoolExecutor(1, "changes")  # by requests; they take no thread from those that parse others
         # a thread, as a registry may take minutes to answer, and Ray Serve kills a replica that fails its health check
         self._follower = threading.Thread(target=self._keep_following, daemon=True)
 

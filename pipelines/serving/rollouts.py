@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from pipelines.core.errors import InputError, UsageError, choices, one_line
 from pipelines.core.progress import say
-from pipelines.serving.catalogue import Catalogue, Refused, UnknownModelError
+from pipelines.serving.catalogue import Catalogue, UnknownModelError
 from pipelines.serving.model_sources import Source
+from pipelines.serving.refused_versions import Refused
 from pipelines.serving.side_versions import CHOSEN_BY, RANDOM, Canary, Shadow
 
 CANARY_SHARE, SHADOW_SHARE = 0.05, 1.0  # of the requests, by default

@@ -87,8 +87,8 @@ SCORING: dict[str, Any] = {"response_model": Predictions, "responses": PROBLEMS,
 
 
 def routes(catalogue: Catalogue) -> APIRouter:
-    """The routes of MLflow's scoring server and of the gateway that mlflow.deployments queries."""
-    router, version = APIRouter(), metadata.version("mlflow")
+    """The routes of MLflow's scoring server, and of its gateway."""
+    router = APIRouter()
 
     @router.get("/ping", response_class=Response)
     async def ping() -> Response:
@@ -98,7 +98,7 @@ def routes(catalogue: Catalogue) -> APIRouter:
     @router.get("/version", response_class=Response)
     async def mlflow_version() -> Response:
         """The version of MLflow, as plain text."""
-        return Response(version, media_type=JSON)
+        return Response(metadata.version("mlflow"), media_type=JSON)
 
     @router.post("/invocations", **SCORING)
     async def invoke_first(request: Request) -> Any:
@@ -109,6 +109,13 @@ def routes(catalogue: Catalogue) -> APIRouter:
     async def invoke(name: str, request: Request) -> Any:
         """The predictions of a model for the rows, in their order."""
         return await _responded(_answer(catalogue, name, request))
+
+    _add_gateway(router, catalogue)
+    return router
+
+
+def _add_gateway(router: APIRouter, catalogue: Catalogue) -> None:
+    """Add the routes of the gateway that mlflow.deployments queries."""
 
     @router.post("/endpoints/{name}/invocations", **SCORING)
     async def query_endpoint(name: str, request: Request) -> Any:
@@ -125,8 +132,6 @@ def routes(catalogue: Catalogue) -> APIRouter:
     async def one_endpoint(name: str) -> Any:
         """A served model, as mlflow.deployments' client gets it."""
         return await _responded(_endpoint(catalogue, name))
-
-    return router
 
 
 def endpoint(model: ServedModel) -> Endpoint:
