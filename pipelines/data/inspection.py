@@ -100,14 +100,18 @@ def _form_of_all(files: Sequence[Path]) -> dict[str, Any]:
     shared = form(first)
     for file in others:
         here = form(file)
-        if "encoding" not in shared and "encoding" in here and first.read_bytes().isascii():
+        if "encoding" not in shared and "encoding" in here and _is_ascii(first):
             shared["encoding"] = here["encoding"]
         for key, usual in (("format", ""), ("delimiter", ","), ("encoding", encodings.UTF_8)):
             one, other = shared.get(key, usual), here.get(key, usual)
-            is_ascii = key == "encoding" and one != "utf-16" and other == usual and file.read_bytes().isascii()
+            is_ascii = key == "encoding" and one != "utf-16" and other == usual and _is_ascii(file)
             if one != other and not is_ascii:
                 raise InputError(f"{first} and {file}: their {key} is {one!r} and {other!r}; save both alike")
     return shared
+
+
+def _is_ascii(file: Path) -> bool:
+    return file.is_file() and file.read_bytes().isascii()
 
 
 def form(file: Path) -> dict[str, Any]:
