@@ -10,7 +10,7 @@ from flows.failure_hook import HOOKS
 from flows.stage_task_runs import TaskRuns
 from pipelines.core import params, stage
 from pipelines.entries.promote import Promote
-from pipelines.graph import checking, executor
+from pipelines.graph import checking, dvc_steps, executor
 from pipelines.lifecycle import registration
 from pipelines.tracking import ledger, registry
 
@@ -31,7 +31,7 @@ def retrain(names: list[str] | None = None, ran: list[str] | None = None) -> lis
         params.entry("promote", name, Promote)
     checked, commit = checking.check(), os.environ.get("BERTLINE_COMMIT", "")
     # whoever changed an artefact now would have it registered with the md5 of another
-    with stage.alone(*executor.WORKSPACE):
+    with stage.alone(*dvc_steps.WORKSPACE):
         stages_run = executor.run(registration.needed(chosen), board=TaskRuns(), held=True)
         log_runs([*(ran or []), *stages_run], commit)
         if not chosen:

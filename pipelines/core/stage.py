@@ -4,15 +4,18 @@ import argparse
 import fcntl
 import os
 import socket
+import struct
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pipelines.core import paths
 from pipelines.core.errors import MAX_PRINTED, FindingsError, InputError, one_line
 
 MARK = "error: "  # before the sentence of a failure, so that it does not read like a line of progress
+FLOCK = "hhqqi0q"  # the fields of fcntl's struct flock: type, whence, start, length, pid
 RED = ("\033[1;31m", "\033[0m")  # on a terminal
 
 
@@ -60,7 +63,28 @@ def alone(name: str, key: str) -> Iterator[None]:
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
-        yield
+        _HELD.add(path.resolve())
+        try:
+            yield
+        finally:
+            _HELD.discard(path.resolve())
+
+
+_HELD: set[Path] = set()  # the lock files of `alone` in this process
+
+
+def runs_elsewhere(name: str, key: str) -> bool:
+    """Return whether another process holds the lock of a stage's entry, in whichever container.
+
+    The kernel is only asked: a lock that is taken for a moment would refuse a run that begins.
+    """
+    path = paths.lock(name, key)
+    if path.resolve() in _HELD or not path.is_file():  # a process loses its lock if it closes the file once more
+        return False
+    with path.open("rb") as file:
+        asked = struct.pack(FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        kind, *_ = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    return bool(kind != fcntl.F_UNLCK)
 
 
 def run(name: str, main: Callable[..., None], entry: bool = True, **flags: str) -> None:

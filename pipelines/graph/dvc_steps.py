@@ -17,9 +17,11 @@ from typing import Any
 
 from pipelines.core import paths
 from pipelines.core.errors import InputError
+from pipelines.core.stage import runs_elsewhere
 
 LOCK = Path("dvc.lock")
 KEPT = Path("state/run/dvc.lock")  # a copy of dvc.lock while DVC overwrites it; DVC does not write to a temporary file
+WORKSPACE = ("run", "all")  # the name of the lock that a run of the graph holds
 PATIENCE_SECONDS = 60  # to wait for another DVC command that holds the repository
 
 
@@ -106,8 +108,11 @@ def writing(repo: Any, stages: Sequence[Any]) -> Iterator[None]:
 def _remove_stale_locks(file: Path) -> None:
     """Remove DVC's list of readers and writers if none of them still runs.
 
-    DVC itself looks only at the process id, which may belong to an unrelated process by now.
+    DVC itself looks only at the process id, which may belong to an unrelated process by now, or to one of another
+    container or machine: while a run of the graph goes on there, its list stays.
     """
+    if runs_elsewhere(*WORKSPACE):
+        return
     try:
         lists = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -28,7 +28,6 @@ from pipelines.graph.plan import Plan
 from pipelines.graph.run_display import FAILED, Board, last_lines
 
 LOGS, SECONDS = Path("state/logs"), Path("state/run/seconds.json")
-WORKSPACE = ("run", "all")  # the name of the lock that a run of the graph holds
 TICK_SECONDS = 0.2
 REST_SECONDS = 10.0  # before the first retry of a failed stage
 
@@ -55,7 +54,7 @@ def run(
     Raises:
         InputError: a stage failed (StageError). Stages that run at that time finish, and their results are kept.
     """
-    with nullcontext() if held else alone(*WORKSPACE), dvc_steps.opened() as repo:
+    with nullcontext() if held else alone(*dvc_steps.WORKSPACE), dvc_steps.opened() as repo:
         with dvc_steps.held(repo):
             plan = Plan.of(repo, targets)
             plan.code.write(repo)

@@ -18,7 +18,7 @@ from pipelines.entries.export import Export
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import agreement
 from pipelines.evaluation.split import PART_BYTES, PART_ROWS
-from pipelines.graph import executor, import_closure
+from pipelines.graph import dvc_steps, import_closure
 from pipelines.inference.cascade import Composition
 from pipelines.lifecycle import registration
 from pipelines.measurement import cascade_folder, interleaved, runtime_choice
@@ -60,7 +60,7 @@ def register(
     params.entry("export", student, Export)
     entry = params.entry("evaluate", rules.run, Evaluate)
     champion_version = registry.version(name, champion) if champion is not None else registry.get(name, CHAMPION)
-    with stage.alone(*executor.WORKSPACE), tempfile.TemporaryDirectory() as place:
+    with stage.alone(*dvc_steps.WORKSPACE), tempfile.TemporaryDirectory() as place:
         exported, out = paths.onnx(student), Path(place) / "onnx"
         if not exported.is_dir():
             raise InputError(f"{exported}: no such folder; `bertline run export@{student}` makes it")
