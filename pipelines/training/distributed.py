@@ -109,7 +109,8 @@ def fitting(stage: str, key: str, resources: Resources, depends: str = "", plugi
     """
     folder = paths.checkpoints(stage, key).resolve()
     resuming.check_folder(folder)
-    yield Fitting(folder, paths.frozen_features(stage, key), resources, f"{depends} {code_digest.of(stage, plugin)}")
+    code = code_digest.of(stage, plugin)
+    yield Fitting(folder, paths.frozen_features(stage, key), resources, " ".join(filter(None, (depends, code))))
     shutil.rmtree(folder)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -288,9 +288,16 @@ def test_a_model_that_returns_nan_is_no_fault_of_the_request(folder: Path, monke
         run(predictor, damaged)
 
 
+class Slow(NamedTuple):
+    address: str
+    sizes: list[int]  # of the batches that began
+    go: threading.Event
+    queue: FairQueue
+
+
 @pytest.fixture
-def slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[int], threading.Event]]:
-    """The address of a service whose model waits for an event, the sizes of the batches that began, and the event."""
+def slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    """A service whose model waits for an event."""
     models = served.catalogue({"tiny": folder})
     predictor, sizes, go = models["tiny"].predictor, list[int](), threading.Event()
     models["tiny"].batcher.queue.rate = 2000.0  # until a batch has run
@@ -308,7 +315,7 @@ def slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, l
     monkeypatch.setattr(predictor, "forward", waiting)
     with served.serving(models) as address:
         try:
-            yield address, sizes, go
+            yield Slow(address, sizes, go, models["tiny"].batcher.queue)
         finally:
             go.set()
 
@@ -326,8 +333,8 @@ def one_for_each_worker(pool: ThreadPoolExecutor, address: str, sizes: list[int]
     return requests
 
 
-def test_a_deadline_that_passes_is_told_and_its_rows_do_not_run(slow: tuple[str, list[int], threading.Event]) -> None:
-    address, sizes, go = slow
+def test_a_deadline_that_passes_is_told_and_its_rows_do_not_run(slow: Slow) -> None:
+    address, sizes, go, _ = slow
     with ThreadPoolExecutor(3) as pool:
         first = one_for_each_worker(pool, address, sizes)
         late = raw_http.post(address, "/predict", body("a", "b", "c"), {"x-request-timeout-seconds": "0.2"})
@@ -342,21 +349,22 @@ def test_a_deadline_that_passes_is_told_and_its_rows_do_not_run(slow: tuple[str,
         assert (refused.status, refused.json()["detail"][:36]) == (422, "the header x-request-timeout-seconds")
 
 
-def test_a_client_that_hangs_up_frees_its_place(slow: tuple[str, list[int], threading.Event]) -> None:
-    address, sizes, go = slow
+def test_a_client_that_hangs_up_frees_its_place(slow: Slow) -> None:
+    address, sizes, go, queue = slow
     with ThreadPoolExecutor(2) as pool:
         first = one_for_each_worker(pool, address, sizes)
         for _ in range(20):
             raw_http.hang_up(address, "/predict", body("a", "b", "c"))
         time.sleep(0.3)
+        servers.wait_until(lambda: queue.waiting == 0, "the places of clients that are gone are free", 30)
         go.set()
         assert [answer.result().status for answer in first] == [200, 200]
     assert len(ask(address, "/predict", {"rows": [{"text": "犬"}]})["predictions"]) == 1
     assert sizes == [1, 1, 1], "those of clients that are gone did not run"
 
 
-def test_a_full_service_refuses_at_once_with_a_time(slow: tuple[str, list[int], threading.Event]) -> None:
-    address, _, go = slow
+def test_a_full_service_refuses_at_once_with_a_time(slow: Slow) -> None:
+    address, _, go, _ = slow
     texts = body(*["犬" * 1000] * 100)
     with ThreadPoolExecutor(8) as pool:
         requests = [pool.submit(raw_http.post, address, "/predict", texts) for _ in range(4)]
@@ -375,8 +383,8 @@ def test_a_full_service_refuses_at_once_with_a_time(slow: tuple[str, list[int], 
     assert 200 in statuses
 
 
-def test_an_unknown_model_is_named_with_what_there_is(slow: tuple[str, list[int], threading.Event]) -> None:
-    address, _, go = slow
+def test_an_unknown_model_is_named_with_what_there_is(slow: Slow) -> None:
+    address, _, go, _ = slow
     go.set()
     wrong = raw_http.post(address, "/predict/tinny", body("犬"))
     assert wrong.status == 404
