@@ -82,8 +82,8 @@ def runs_elsewhere(name: str, key: str) -> bool:
     if path.resolve() in _HELD or not path.is_file():  # a process loses its lock if it closes the file once more
         return False
     with path.open("rb") as file:
-        asked = struct.pack(FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
-        kind, *_ = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+        query = struct.pack(FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        kind, *_ = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, query))
     return bool(kind != fcntl.F_UNLCK)
 
 

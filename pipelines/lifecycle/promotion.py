@@ -7,13 +7,12 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.core import params, resources
-from pipelines.core.errors import InputError, UsageError, one_line
+from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import say
-from pipelines.entries.baseline import Baseline
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
-from pipelines.graph import checking
+from pipelines.graph import baselines_to_beat, checking
 from pipelines.inference.predictor import Predictor
 from pipelines.lifecycle import approval, registry_refusals, request_replay, service_watch
 from pipelines.lifecycle.service_watch import Service
@@ -175,7 +174,9 @@ def _decide(
 ) -> gates.Decision:  # fmt: skip
     if rules.gate == "off":
         return gates.Decision([])
-    scores = {name: gate_measurements.baseline(name, entry) for name in baselines(challenger.name, entry, rules)}
+    scores = {
+        name: gate_measurements.baseline(name, entry) for name in baselines_to_beat.names(challenger.name, entry, rules)
+    }
     if not champion:
         return gates.decide(measurements.score(challenger, entry), None, rules, baselines=scores)
     threads = resources.read().threads
@@ -194,23 +195,6 @@ def _replayed(
         return decision
     replay = measurements.replay(challenger, champion, days or rules.replay_days, rules.tolerance)
     return gates.with_replay(decision, replay, rules.max_changed)
-
-
-def baselines(name: str, entry: Evaluate, rules: Promote) -> list[str]:
-    """The baselines that the challenger must beat: the one that `beats` names, or all of its task and split."""
-    if rules.beats is False:
-        return []
-    known = {key: params.entry("baseline", key, Baseline) for key in params.read().get("baseline", {})}
-    scored = [key for key, its in known.items() if (its.task, its.split) == (entry.task, entry.split)]
-    if rules.beats is True:
-        return scored
-    if (named := rules.beats) not in scored:
-        its = params.entry("baseline", named, Baseline)
-        raise UsageError(
-            f"params.yaml: promote.{name}.beats: {named} is a baseline of {its.task} {its.split}, "
-            f"not of {entry.task} {entry.split}"
-        )
-    return [named]
 
 
 def rollback(name: str, to: int | None = None, reason: str = "", service: Service | None = None) -> registry.Version:

@@ -14,8 +14,8 @@ from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
-from pipelines.graph import executor, import_closure, lockfile
-from pipelines.lifecycle import model_card, promotion, version_card
+from pipelines.graph import baselines_to_beat, executor, import_closure, lockfile
+from pipelines.lifecycle import model_card, version_card
 from pipelines.measurement import drift_profile, runtime_choice, smoke_answers
 from pipelines.measurement.smoke_answers import SmokeAnswers
 from pipelines.tracking import registry, runs, version_tags
@@ -105,7 +105,7 @@ def needed(names: list[str]) -> list[str]:
         made_by = [stage for stage in MODEL_STAGES if rules.run in (sections.get(stage) or {})]
         stages += [f"{section}@{rules.run}" for section in made_by]
         entry = params.entry("evaluate", rules.run, Evaluate)
-        stages += [f"baseline@{baseline}" for baseline in promotion.baselines(name, entry, rules)]
+        stages += [f"baseline@{baseline}" for baseline in baselines_to_beat.names(name, entry, rules)]
     return stages
 
 

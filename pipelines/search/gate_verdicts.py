@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipelines.compression.chains import Tried
-from pipelines.core import params
-from pipelines.core.errors import InputError, UsageError
-from pipelines.entries.baseline import Baseline
+from pipelines.core.errors import InputError
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
 from pipelines.evaluation.significance import OfRows
+from pipelines.graph import baselines_to_beat
 from pipelines.measurement import gate_measurements
 
 
@@ -73,25 +72,9 @@ def _baseline_scores(name: str, rule: Promote, scored: Evaluate) -> tuple[dict[s
     """The scores of the baselines to beat, by name; and a line for each that has no predictions of these rows."""
     scores: dict[str, OfRows] = {}
     unchecked = []
-    for baseline in _baselines(name, rule, scored):
+    for baseline in baselines_to_beat.names(name, scored, rule):
         try:
             scores[baseline] = gate_measurements.baseline(baseline, scored)
         except InputError as error:
             unchecked.append(f"promote.{name}.beats was not checked: {error}")
     return scores, unchecked
-
-
-def _baselines(name: str, rule: Promote, scored: Evaluate) -> list[str]:
-    """The baselines to beat, by the rule of lifecycle/promotion.py, which this layer may not import."""
-    if rule.beats is False:
-        return []
-    known = {key: params.entry("baseline", key, Baseline) for key in params.read().get("baseline", {})}
-    of_these_rows = [key for key, entry in known.items() if (entry.task, entry.split) == (scored.task, scored.split)]
-    if rule.beats is True:
-        return of_these_rows
-    if rule.beats not in of_these_rows:
-        raise UsageError(
-            f"params.yaml: promote.{name}.beats: {rule.beats} is not a baseline of {scored.task} {scored.split}; "
-            f"there are: {', '.join(of_these_rows) or 'none'}"
-        )
-    return [rule.beats]

@@ -189,7 +189,7 @@ def test_a_worker_without_rows_of_its_own_adds_nothing(name: str, text: Path) ->
 
 
 def pretrained_by(name: str, text: Path, resources: Resources, **more: Any) -> dict[str, Any]:
-    """What the stage records of a short run on the encoded `text`."""
+    """The metrics that the stage writes after a short run on the encoded `text`."""
     family = able(name)[0]
     settings = {"data": "t", "start": str(tiny.shape(family, text)), "objective": name, "epochs": 0.1, "batch_size": 4}
     paths.encoded("t").parent.mkdir(parents=True)

@@ -61,7 +61,7 @@ class Sentences:
 
 
 def reading(checkpoint: Path) -> fits.Weights:
-    """What language models learn, whose loss reads no labels."""
+    """The weights of a language model, whose loss reads no labels, after its training."""
     model = letters.model("bilstm", bilm.auto(bilm.Params()))
     for layer in model.base_model.layers:
         layer.dropout.p = 0.0
