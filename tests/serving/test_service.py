@@ -27,7 +27,7 @@ from pipelines.scoring import batch_scoring
 from pipelines.serving import bodies, catalogue, docs_page
 from pipelines.serving.model_sources import Source
 from pipelines.tracking import ledger, registry, store
-from tests.support import forked, half_sent, servers, tiny
+from tests.support import certificates, forked, half_sent, servers, tiny
 from tests.support.champion import TEXTS
 from tests.support.places import CODE, ROOT
 
@@ -77,16 +77,19 @@ def test_what_cannot_be_served_is_one_sentence(version: registry.Version) -> Non
             pass
 
 
+@pytest.mark.parametrize("encrypted", [False, True])
 def test_sigterm_lets_requests_be_answered_and_ends_all(
-    version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
+    encrypted: bool, version: registry.Version, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of replicas in Ray, which test_replicas.py has."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (checkout / "params.yaml").write_text(tiny.PARAMS)
     port = free_port()
-    with forked.started("flows.cli", "serve", "tiny", "--port", str(port), "--log-format", "off") as process:
+    trusted, key = certificates.written(tmp_path / "tls")
+    tls = ["--tls-certificate", str(trusted), "--tls-key", str(key)] if encrypted else []
+    with forked.started("flows.cli", "serve", "tiny", "--port", str(port), "--log-format", "off", *tls) as process:
         process.until(lambda: "Ctrl-C" in process.printed())
-        half_sent.check_sigterm(process, port, replicas=False)
+        half_sent.check_sigterm(process, port, replicas=False, trusted=trusted if encrypted else None)
 
 
 def _check_that_a_generated_client_works(address: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,11 @@ import json
 import os
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -16,11 +18,14 @@ from tests.support.champion import TEXTS
 from tests.support.forked import Forked
 
 
-def check_sigterm(process: Forked, port: int, replicas: bool) -> None:
-    """End `bertline serve tiny` by SIGTERM while three clients send; with replicas its proxy still listens then."""
+def check_sigterm(process: Forked, port: int, replicas: bool, trusted: Path | None = None) -> None:
+    """End `bertline serve tiny` by SIGTERM while three clients send; with replicas its proxy still listens then.
+
+    With TLS, `trusted` is the service's certificate.
+    """
     family = psutil.Process(process.pid).children(recursive=True)
     with ExitStack() as sockets:
-        requests = [sockets.enter_context(_half_sent(port)) for _ in range(3)]
+        requests = [sockets.enter_context(_half_sent(port, trusted)) for _ in range(3)]
         os.kill(process.pid, signal.SIGTERM)
         if not replicas:  # in Ray, a proxy refuses new requests
             process.until(lambda: not _is_open(port))
@@ -33,11 +38,15 @@ def check_sigterm(process: Forked, port: int, replicas: bool) -> None:
 
 
 @contextmanager
-def _half_sent(port: int) -> Iterator[Callable[[], dict[str, Any]]]:
+def _half_sent(port: int, trusted: Path | None) -> Iterator[Callable[[], dict[str, Any]]]:
     """A request that the service has begun to read; yields a function that sends the rest and returns the answer."""
     body = json.dumps({"rows": [{"text": text} for text in TEXTS]}).encode()
     head = f"POST /predict HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {len(body)}\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+    with ExitStack() as open_sockets:
+        connection = open_sockets.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+        if trusted:
+            context = ssl.create_default_context(cafile=trusted)
+            connection = open_sockets.enter_context(context.wrap_socket(connection, server_hostname="127.0.0.1"))
         connection.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body[:9])
         time.sleep(0.5)
 
