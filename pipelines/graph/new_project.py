@@ -18,6 +18,9 @@ IGNORED = """/.venv
 /artifacts/*
 /state
 __pycache__/
+keys.txt
+*.key
+*.pem
 """
 HEAD = "# The params of this project. `bertline new FILE` writes entries for a corpus of your own.\n\n"
 LEFT_OUT = ("DVC_", "GIT_")  # variables of a command that runs inside a stage or a hook

@@ -1,13 +1,16 @@
-"""docker/grafana.json and docker/kuberay.yaml, as far as they can be checked without Grafana and Kubernetes."""
+"""The files of docker/ and .dockerignore, as far as they can be checked without Grafana, Kubernetes and docker."""
 
 import json
 import re
+import subprocess
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import yaml
 from ray.serve.schema import ServeDeploySchema
 
+from pipelines.graph import new_project
 from pipelines.serving import haproxy, ray_proxy
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.request_metrics import Metrics
@@ -95,3 +98,39 @@ def test_its_pods_have_haproxy_a_key_that_nobody_else_reads_and_probes_without_o
         mounted = {mount["name"] for part in (container, prepared) for mount in part["volumeMounts"]}
         assert mounted == {volume["name"] for volume in pod["volumes"]}
     assert not re.search(r"(?i)kind: Secret|password:|auth_token: ", (ROOT / "docker/kuberay.yaml").read_text())
+
+
+# files that the pages have a person write into the checkout
+SECRETS = ("keys.txt", "receipts.key", "bert-key.pem", "try-key.pem", "params/shop.key", "bertline/keys.txt")
+NEEDED_BY_NO_IMAGE = {"tests", "docs", "benchmarks", "docker", ".ci", "Makefile", "CHANGELOG.md"}
+NEEDED_BY_NO_IMAGE |= {".gitignore", ".dockerignore"}
+
+
+def taken(path: str) -> bool:
+    """Whether an image of the checkout has this file: the last pattern that fits it, or a folder above it, decides."""
+    places = [f"/{place}" for place in (path, *map(str, Path(path).parents))]
+    decided = True
+    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
+        pattern = "/" + line.removeprefix("!").replace("**/", "*/")
+        if not line.startswith("#") and any(fnmatchcase(place, pattern.replace("/*/", "*/")) for place in places):
+            decided = line.startswith("!")
+    return decided
+
+
+def test_an_image_takes_the_code_and_no_key_corpus_or_answer_that_lies_beside_it() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    needed = [path for path in listed if path.split("/")[0] not in NEEDED_BY_NO_IMAGE]
+    assert len(needed) > 500
+    assert [path for path in [*needed, "docker/serve.yaml"] if not taken(path)] == []
+    others = ("my/tickets.csv", "desk.db", "signed/a.parquet", "scored-tonight/a.parquet", ".git/config", "state/x")
+    others += (".dvc/config.local", ".dvc/cache/x", "flows/__pycache__/a.pyc", "artifacts/x", "docs/using.md", ".env")
+    assert [path for path in (*SECRETS, *others) if taken(path)] == []
+
+
+def test_git_takes_no_file_of_keys(tmp_path: Path) -> None:
+    for ignored in ((ROOT / ".gitignore").read_text(encoding="utf-8"), new_project.IGNORED):
+        subprocess.run(["git", "init", "-q", tmp_path], check=True)
+        (tmp_path / ".gitignore").write_text(ignored, encoding="utf-8")
+        command = ["git", "check-ignore", *SECRETS, "params.yaml"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.stdout.split() == list(SECRETS)
