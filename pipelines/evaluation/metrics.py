@@ -28,8 +28,10 @@ def per_class(gold: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarr
 
 
 def macro_f1(gold: np.ndarray, predicted: np.ndarray, classes: int) -> float:
-    """Mean over all classes of 2PR / (P + R); a class that neither side has counts as 0."""
-    return float(per_class(gold, predicted, classes)[:, 2].mean())
+    """Mean of 2PR / (P + R) over the classes that either side has, as in scikit-learn."""
+    table = confusion(gold, predicted, classes).astype(float)
+    both = table.sum(axis=0) + table.sum(axis=1)
+    return float((2 * np.diag(table)[both > 0] / both[both > 0]).mean())
 
 
 def matthews(gold: np.ndarray, predicted: np.ndarray, classes: int) -> float:

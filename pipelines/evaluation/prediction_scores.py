@@ -73,7 +73,8 @@ def metric_of_rows(rows: pa.Table, predictions: pa.Table, task: Task) -> OfRows:
     if task.kind == "regression":
         gold, answers = joined(rows, predictions, "label")
         numbers, values = gold.to_numpy(), answers.column("value").to_numpy()
-        return lambda chosen: correlation.scores(numbers[chosen], values[chosen])[name]
+        correlate = correlation.CORRELATIONS[name]
+        return lambda chosen: correlate(numbers[chosen], values[chosen])
     if task.kind == "span":
         gold, answers = joined(rows, predictions, "answers")
         row_scores = answer_scores.table(_each(answers.column("answer")), _texts(gold), task.compared_by)
@@ -81,10 +82,21 @@ def metric_of_rows(rows: pa.Table, predictions: pa.Table, task: Task) -> OfRows:
     if task.kind == "tagging":
         gold, answers = joined(rows, predictions, "entities")
         counts = entities.counts(_each(gold), _each(answers.column("entities")))
+        if counts[:, 2].any():
+            return lambda chosen: _of_entities(counts[chosen], name)
         return lambda chosen: entities.ratios(*map(int, counts[chosen].sum(axis=0)))[name]
     gold_ids, predicted_ids = label_ids(rows, predictions, task)
     metric, classes = (metrics.METRICS | metrics.BINARY)[name], len(task.labels)
     return lambda chosen: metric(gold_ids[chosen], predicted_ids[chosen], classes)
+
+
+def _of_entities(counts: np.ndarray, name: str) -> float:
+    """The ratio `name` of some rows' counts, (N, 3); where none has a gold entity, the share without a predicted one.
+
+    A perfect model would have a ratio of 0 there.
+    """
+    right, named, there = map(int, counts.sum(axis=0))
+    return entities.ratios(right, named, there)[name] if there else float((counts[:, 1] == 0).mean())
 
 
 def _answers(rows: pa.Table, predictions: pa.Table, task: Task) -> dict[str, float]:

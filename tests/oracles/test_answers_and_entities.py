@@ -15,6 +15,12 @@ from pipelines.evaluation.prediction_scores import score
 numbers = st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 8)), min_size=3, max_size=40)
 
 
+def test_a_constant_side_has_no_correlation() -> None:
+    for count in range(2, 30):  # the mean of 0.1 and of 0.7 is rounded for some
+        assert correlation.pearson(np.full(count, 0.7), np.full(count, 0.1)) == 0
+        assert correlation.pearson(np.arange(count), np.full(count, 0.1)) == 0
+
+
 @given(numbers)
 def test_correlations_are_scipys(pairs: list[tuple[int, int]]) -> None:
     gold, predicted = np.array(pairs, float).T

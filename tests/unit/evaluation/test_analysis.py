@@ -111,6 +111,37 @@ def test_a_slice_scores_as_its_rows_alone_would(kind: str) -> None:
     assert ({"no entity", "1 entity", "2 or more"} <= names) == (kind == "tagging")
 
 
+@pytest.mark.parametrize("name", ["pearson", "spearman"])
+def test_the_metric_of_rows_is_the_one_that_the_task_names(name: str) -> None:
+    task, rows, answers = CASES["regression"]
+    task = task.with_(metric=name)
+    assert metric_of_rows(rows, answers, task)(np.arange(COUNT)) == score(rows, answers, task)["metrics"][name]
+
+
+def test_right_answers_score_1_in_every_slice_and_sample_without_rare_labels() -> None:
+    gold = ["c"] * (COUNT - 1) + ["d"]
+    rows = pa.table({"id": IDS, "text": TEXTS, "label": gold})
+    rest = {"score": [1.0] * COUNT, "scores": [[0.0, 0.0, 1.0, 0.0]] * COUNT}
+    task = Task("s", "single", ("a", "b", "c", "d"), "macro_f1")
+    report = analysed(rows, table({"id": IDS, "label": gold, **rest}, "single"), task)
+    assert {part["score"] for part in report["slices"]} == {1.0}
+    assert report["interval"] == [1.0, 1.0]
+
+
+def test_tags_of_rows_without_an_entity_score_the_share_where_none_is_named() -> None:
+    task, rows, answers = CASES["tagging"]
+    no_entity = [i for i in range(COUNT) if i % 4 == 0]
+    named = [[ENTITY] if i in no_entity[:3] else row for i, row in enumerate(rows["entities"].to_pylist())]
+    for entities, expected in ((rows["entities"].to_pylist(), 1.0), (named, 0.8)):
+        scores = [[1.0] * len(row) for row in entities]
+        columns = {"id": IDS, "entities": entities, "score": [1.0] * COUNT, "entity_scores": scores}
+        by_name = {p["slice"]: p["score"] for p in analysed(rows, table(columns, "tagging"), task)["slices"]}
+        assert by_name["no entity"] == expected
+        assert by_name["2 or more"] == 1
+    none = rows.set_column(2, "entities", pa.array([[]] * COUNT, rows["entities"].type))
+    assert metric_of_rows(none, answers, task)(np.arange(COUNT)) == 0, "the whole split's F1 is seqeval's"
+
+
 def test_the_slices_of_a_kind_hold_what_their_names_say() -> None:
     def rows(kind: str) -> dict[str, int]:
         task, table, answers = CASES[kind]
