@@ -44,11 +44,13 @@ format: install
 	$(BIN)/ruff check --fix .
 
 # An image of the worker, the trainer and the service: bertline:cpu, or bertline:cuda with TORCH=cuda. ENGINE is docker,
-# podman or buildah, whichever is installed; it gets IMAGE_FLAGS.
+# podman or buildah, whichever is installed; it gets IMAGE_FLAGS. Edits of code or params mark the commit with -dirty.
 ENGINE ?= $(notdir $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine)))))
 image:
 	@test -n "$(ENGINE)" || { echo "image: no docker, podman or buildah here; install one or set ENGINE"; exit 1; }
-	$(ENGINE) build --file docker/Dockerfile --build-arg TORCH=$(or $(TORCH),cpu) --build-arg COMMIT=$$(git rev-parse HEAD) \
+	edits=$$(git status --porcelain -- flows pipelines dvc.yaml params.yaml); \
+	$(ENGINE) build --file docker/Dockerfile --build-arg TORCH=$(or $(TORCH),cpu) \
+	  --build-arg COMMIT=$$(git rev-parse HEAD)$${edits:+-dirty} \
 	  --build-arg VERSION=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) $(IMAGE_FLAGS) --tag bertline:$(or $(TORCH),cpu) .
 
 up: install

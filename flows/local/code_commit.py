@@ -8,4 +8,4 @@ def current() -> str:
     from pipelines.lifecycle import registration
 
     facts = registration.git_commit(os.environ.get("BERTLINE_COMMIT", ""))
-    return facts.get("git_commit", "") + ("-dirty" if facts.get("git_dirty") == "true" else "")
+    return facts.get("git_commit", "") + (registration.DIRTY if facts.get("git_dirty") == "true" else "")

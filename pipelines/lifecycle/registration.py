@@ -22,7 +22,8 @@ from pipelines.tracking import registry, runs, version_tags
 
 CODE = "pipelines/serving/registered.py"
 MODEL_STAGES = ("finetune", "compress", "export", "evaluate")  # of a run
-CODE_AND_PARAMS = ("flows", "pipelines", "dvc.yaml", "params.yaml")
+CODE_AND_PARAMS = ("flows", "pipelines", "dvc.yaml", "params.yaml")  # Makefile has them too
+DIRTY = "-dirty"  # at the end of a commit: what ran differs from it
 
 
 def log_runs(stages: list[str], image_commit: str = "") -> None:
@@ -126,9 +127,12 @@ def unlogged(names: list[str]) -> list[str]:
 def git_commit(image: str = "") -> dict[str, str]:
     """The checkout's commit, and whether code or params differ from it; outside git that of the `image`, or nothing.
 
-    What else changed is no edit: the digests of data and weights are stamped on the version beside this.
+    What else changed is no edit: the digests of data and weights are stamped on the version beside this. The commit of
+    an image ends with `-dirty` if it was built of edited code or params.
     """
-    outside = {"git_commit": image} if image else {}
+    outside = {"git_commit": image.removesuffix(DIRTY)} if image else {}
+    if image.endswith(DIRTY):
+        outside["git_dirty"] = "true"
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
