@@ -1,5 +1,6 @@
 """The commands for a corpus of one's own: look at its files, write its entries, add rows; and an empty project."""
 
+import shlex
 import sys
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
@@ -122,7 +123,7 @@ def init(
     for sentence in new_project.create(folder, place):
         tell(sentence, as_json)
     answer = {"folder": str(folder), "remote": str(place)}
-    follows = [f"cd {folder}", "git commit -m begin", "bertline new FILE"]
+    follows = [f"cd {shlex.quote(str(folder))}", "git commit -m begin", "bertline new FILE"]
     print_answer(answer | {"next": follows}, as_json, lambda _: "\n".join(_next("; ".join(follows))))
 
 

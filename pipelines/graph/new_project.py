@@ -55,8 +55,14 @@ def create(folder: Path, remote: Path) -> Iterator[str]:
     if not (folder / ".git").exists():
         run("git", "init", "--quiet")
     place = os.path.relpath(remote.resolve(), folder.resolve())  # a clone beside this folder finds it too
-    for line in ("init", "config core.analytics false", f"remote add --default local {place}", "add encoders", "push"):
-        run("dvc", *line.split(" "), "--quiet")
+    for words in (
+        ("init",),
+        ("config", "core.analytics", "false"),
+        ("remote", "add", "--default", "local", place),
+        ("add", str(ENCODERS)),
+        ("push",),
+    ):
+        run("dvc", *words, "--quiet")
     run("git", "add", ".")
     yield f"{remote}: the remote of `dvc push` and `dvc pull`, which holds the encoders"
 
