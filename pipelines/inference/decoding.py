@@ -65,10 +65,10 @@ def _answer(context: str, spans: list[Span], null: float, unanswerable: bool) ->
     """The prediction for one row.
 
     Args:
-        spans: the likeliest spans of all its windows.
+        spans: the likeliest spans of all its windows; one that several windows hold counts once, by its best logit.
         null: the score of no answer: the least sum, over the windows, of the two logits of [CLS].
     """
-    likeliest = sorted(spans, key=lambda s: -s.logit)[:BEST] or [Span(-1e9, 0, 0)]
+    likeliest = _likeliest(spans) or [Span(-1e9, 0, 0)]
     best = likeliest[0]
     gap = null - best.logit
     none = unanswerable and gap > 0
@@ -81,6 +81,16 @@ def _answer(context: str, spans: list[Span], null: float, unanswerable: bool) ->
         "best": text,
         "no_answer": gap,
     }
+
+
+def _likeliest(spans: list[Span]) -> list[Span]:
+    """At most BEST different spans, the likeliest first."""
+    different: dict[tuple[int, int], Span] = {}
+    for candidate in sorted(spans, key=lambda s: -s.logit):
+        different.setdefault((candidate.start, candidate.end), candidate)
+        if len(different) == BEST:
+            break
+    return list(different.values())
 
 
 def _spans(logits: np.ndarray, head: int, starts: np.ndarray, ends: np.ndarray) -> list[Span]:

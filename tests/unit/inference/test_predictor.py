@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from pipelines.checkpoints import folder as model_folder
 from pipelines.core import schema
 from pipelines.core.errors import InputError
-from pipelines.inference import runtimes
+from pipelines.inference import decoding, runtimes
 from pipelines.inference.predictor import Predictor
 from tests.support import kinds, tiny
 
@@ -101,3 +101,22 @@ def test_weights_that_are_no_numbers_answer_nothing(broken: float, checkout: Pat
     predictor = Predictor(runtimes.Torch.of(model, task), folder)
     with pytest.raises(InputError, match="the model returns NaN or infinity"):
         predictor.predict(pa.table({"text": ["犬"]}))
+
+
+def test_a_span_of_several_windows_scores_as_in_one() -> None:
+    def decoded(*windows: tuple[int, int]) -> dict[str, Any]:
+        """The answer by windows of a context with a token for each character; its fifth one is likely."""
+        parts, outputs = [], []
+        for first, last in windows:
+            starts = [0, 0, *range(first, last), 0]
+            parts.append({"id": "0", "first_length": 2, "starts": starts, "ends": [start + 1 for start in starts]})
+            outputs.append(np.full((len(starts), 2), -10, np.float32))
+            if first <= 4 < last:
+                outputs[-1][2 + 4 - first] = 8 - first
+        table = pa.table({"question": ["?"], "context": ["abcdefghij"]})
+        return decoding.span(table, pa.RecordBatch.from_pylist(parts), outputs, kinds.TASKS["span"]).to_pylist()[0]
+
+    alone = decoded((0, 10))
+    assert (alone["answer"], alone["score"]) == ("e", pytest.approx(1))
+    for windows in (((0, 6), (2, 8), (4, 10)), ((4, 10), (2, 8), (0, 6))):
+        assert decoded(*windows) == {**alone, "score": pytest.approx(alone["score"])}
