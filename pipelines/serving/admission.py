@@ -18,6 +18,7 @@ from pipelines.serving.request_work import Work
 
 WAIT_SECONDS = 5.0  # a request is refused if the requests before it need longer than this
 LATE = 2  # times as long as that a request waits at most; the model got slower after it was admitted
+MOST = 4  # times as long as that all rows in the queue may need, whatever keys they are of
 
 
 class BusyError(InputError):
@@ -69,15 +70,29 @@ class FairQueue:
     def __len__(self) -> int:
         return len(self._parts)
 
-    def admit(self) -> None:
-        """Raise BusyError if the parts in the queue need longer than `wait_seconds`."""
+    def admit(self, key: str = "") -> None:
+        """Raise BusyError if what runs before a new request of `key` needs longer than `wait_seconds`.
+
+        So a key that fills the queue is refused, and others are admitted; all are if the queue needs MOST times as
+        long. Requests without a key wait for all parts in the queue.
+        """
         seconds = self.waiting / self.rate
+        if seconds <= self.wait_seconds:
+            return
+        if key:
+            tag = self._tag(key)
+            before = sum(part.cost for part in self._parts if part.tag <= tag) / self.rate
+            seconds = max(before, seconds - (MOST - 1) * self.wait_seconds)
         if seconds > self.wait_seconds:
             raise BusyError(seconds - self.wait_seconds)
 
+    def _tag(self, key: str) -> float:
+        """The tag of the first part of a new request."""
+        return max(self._now, self._ends.get(key, 0.0)) if key else self._now
+
     def put(self, rows: list[pa.RecordBatch], costs: list[int], answers: list[Future[Any]], key: str = "") -> None:
         """Add the parts of one request."""
-        tag = max(self._now, self._ends.get(key, 0.0)) if key else self._now
+        tag = self._tag(key)
         if work := request_work.current():
             work.wait()
         latest = time.monotonic() + LATE * self.wait_seconds

@@ -24,7 +24,7 @@ class RefuseEarly:
         match = self.table.find(scope) if scope["type"] == "http" else None
         if match:
             try:
-                self._require_place(match)
+                self._require_place(match, scope.get("state", {}).get("key", ""))
             except BusyError as error:
                 scope["route"] = match.route
                 problem = problems.of(error)
@@ -36,8 +36,8 @@ class RefuseEarly:
             scope[MATCH] = match
         await self.app(scope, receive, send)
 
-    def _require_place(self, match: Match) -> None:
-        """Raise the first model's BusyError if every model that the request may be for has a full queue."""
+    def _require_place(self, match: Match, key: str) -> None:
+        """Raise the soonest BusyError if every model that the request may be for has a full queue for its key."""
         name = match.names.get("name", "")
         models = [
             model for model in self.catalogue if name in ("", model.name) or model.name == served_model.filler(name)
@@ -45,7 +45,7 @@ class RefuseEarly:
         refusal: tuple[ServedModel, BusyError] | None = None
         for model in models:
             try:
-                model.batcher.queue.admit()
+                model.batcher.queue.admit(key)
                 return
             except BusyError as error:
                 if not refusal or error.seconds < refusal[1].seconds:

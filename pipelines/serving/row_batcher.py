@@ -55,7 +55,7 @@ class RowBatcher:
 
         Raises BusyError if too much is waiting. Cancelling this coroutine frees the places of its rows.
         """
-        self.queue.admit()
+        self.queue.admit(key)
         loop = asyncio.get_running_loop()
         parts, costs = self._parts(rows)
         answers: list[asyncio.Future[Predicted]] = [loop.create_future() for _ in parts]

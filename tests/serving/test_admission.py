@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import admission, problems
 from pipelines.serving.admission import BusyError, FairQueue, Speed
+from pipelines.serving.keys import Keys
 from pipelines.serving.model_threads import ModelThreads
 from pipelines.serving.row_batcher import LEAST_BUDGET, MOST_BUDGET, TRIES, ModelError, RowBatcher, budget
 from pipelines.text.encoding import Encoded
@@ -116,6 +118,35 @@ def test_a_full_queue_refuses_and_says_until_when() -> None:
     with pytest.raises(BusyError, match=r"too many requests are waiting; try again in 1 s") as refused:
         queue.admit()
     assert refused.value.seconds == pytest.approx(0.5)
+    loop.close()
+
+
+def test_a_key_that_fills_the_queue_shuts_no_other_key_out() -> None:
+    queue, loop = FairQueue(rate=100.0, wait_seconds=5.0), asyncio.new_event_loop()
+
+    def admitted(key: str, cost: int = 50) -> float:
+        """Send requests of a key until one is refused; returns the seconds of the refusal."""
+        for _ in range(100):
+            try:
+                queue.admit(key)
+            except BusyError as refused:
+                return refused.seconds
+            queue.put([batch(key)], [cost], [loop.create_future()], key)
+        raise AssertionError("it is never refused")
+
+    assert admitted("GREEDY") == pytest.approx(0.5)
+    assert queue.waiting == 550
+    with pytest.raises(BusyError):
+        queue.admit()  # a request without a key waits for all
+    queue.admit("SHOP")
+    assert admitted("SHOP") == pytest.approx(0.5), "it is refused when half of what runs before its rows is its rows"
+    assert 250 <= queue.waiting - 550 <= 300
+    for key in ("NEW", "OTHER"):  # a request each, whose first rows come soon
+        queue.admit(key)
+        queue.put([batch(key)] * 20, [50] * 20, [loop.create_future() for _ in range(20)], key)
+    with pytest.raises(BusyError) as refused:
+        queue.admit("LAST")
+    assert refused.value.seconds == pytest.approx(queue.waiting / 100 - 20), "the queue itself has an end"
     loop.close()
 
 
@@ -297,6 +328,13 @@ class Slow(NamedTuple):
 
 @pytest.fixture
 def slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    """A service without keys whose model waits for an event."""
+    with waiting_service(folder, monkeypatch) as service:
+        yield service
+
+
+@contextmanager
+def waiting_service(folder: Path, monkeypatch: pytest.MonkeyPatch, keys: Keys | None = None) -> Iterator[Slow]:
     """A service whose model waits for an event."""
     models = served.catalogue({"tiny": folder})
     predictor, sizes, go = models["tiny"].predictor, list[int](), threading.Event()
@@ -313,7 +351,7 @@ def slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
 
     monkeypatch.setattr(predictor, "encode_and_mark", noted)
     monkeypatch.setattr(predictor, "forward", waiting)
-    with served.serving(models) as address:
+    with served.serving(models, keys) as address:
         try:
             yield Slow(address, sizes, go, models["tiny"].batcher.queue)
         finally:
@@ -381,6 +419,28 @@ def test_a_full_service_refuses_at_once_with_a_time(slow: Slow) -> None:
         statuses = {request.result().status for request in requests}
     assert statuses <= {200, 429}
     assert 200 in statuses
+
+
+def test_a_key_that_fills_the_service_is_refused_and_another_is_answered(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = Keys.parse(["greedy greedy-greedy-greedy-greedy", "shop shop-shop-shop-shop"], "keys")
+
+    def sent(address: str, key: str, *texts: str) -> raw_http.Answer:
+        return raw_http.post(address, "/predict", body(*texts), {"Authorization": f"Bearer {'-'.join([key] * 4)}"})
+
+    with waiting_service(folder, monkeypatch, keys) as service, ThreadPoolExecutor(8) as pool:
+        address, _, go, queue = service
+        long = ["犬" * 1000] * 100
+        greedy = [pool.submit(sent, address, "greedy", *long) for _ in range(4)]
+        servers.wait_until(lambda: queue.waiting > queue.rate * queue.wait_seconds, "the queue is full", 30)
+        assert sent(address, "greedy", "犬").status == 429
+        waiting = queue.waiting
+        shop = pool.submit(sent, address, "shop", "犬")
+        servers.wait_until(lambda: queue.waiting > waiting or shop.done(), "the other key's row is in the queue", 30)
+        go.set()
+        assert shop.result().status == 200
+        assert {answer.result().status for answer in greedy} <= {200, 429}
 
 
 def test_an_unknown_model_is_named_with_what_there_is(slow: Slow) -> None:
