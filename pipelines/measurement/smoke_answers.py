@@ -16,7 +16,7 @@ from pipelines.core.errors import InputError, sentence
 from pipelines.inference.predictor import Predictor
 
 ROWS = 8  # that are kept with a version
-# the allowed difference of a number where other hardware, another library or another runtime computes it
+# the allowed difference of a number where other hardware, another library or another runtime computes it; see `same`
 TOLERANCE = 0.03
 LIBRARIES = {"onnx": "onnxruntime", "torch": "torch"}
 
@@ -85,11 +85,14 @@ def _release(library: str) -> str:
 
 
 def same(before: Any, now: Any, allowed: float) -> bool:
-    """Return whether two values of an answer are equal; a number that is not finite equals none."""
+    """Return whether two values of an answer are equal; a number that is not finite equals none.
+
+    Numbers may differ by `allowed`, and those beyond 1 by that share of them: float32 has only so many digits.
+    """
     if isinstance(before, list) and isinstance(now, list):
         return len(before) == len(now) and all(same(a, b, allowed) for a, b in zip(before, now, strict=True))
     if isinstance(before, dict) and isinstance(now, dict):
         return before.keys() == now.keys() and all(same(before[name], now[name], allowed) for name in before)
     if isinstance(before, float) and isinstance(now, float):
-        return bool(np.isfinite(now)) and abs(before - now) <= allowed
+        return bool(np.isfinite(now)) and abs(before - now) <= allowed * max(1.0, abs(before))
     return bool(before == now)

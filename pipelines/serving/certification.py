@@ -15,7 +15,7 @@ from pipelines.inference import predictor as predictors
 from pipelines.measurement import smoke_answers
 from pipelines.measurement.smoke_answers import SmokeAnswers
 from pipelines.serving.model_threads import ModelThreads
-from pipelines.serving.row_batcher import ModelError
+from pipelines.serving.row_batcher import ModelError, Prediction
 from pipelines.serving.served_model import ServedModel
 from pipelines.tracking import registry
 
@@ -85,22 +85,23 @@ def _require_answers(model: ServedModel, version: registry.Version) -> list[dict
     path = registry.smoke(version)
     if not path:
         rows = registry.example(version)
-        model.batcher.predictions([model.rows(columns(rows))])
+        _predictions(model, rows)
         say(f"{version} was registered without answers to compare with; it answers its example, and is accepted")
         return rows
     registered = SmokeAnswers.read(path)
     same_computer = registered.computed_by == smoke_answers.computer(model.predictor)
     exact = same_computer and model.row_difference == 0
-    together = model.batcher.predictions([model.rows(columns(registered.rows))])
-    alone = [model.batcher.predictions([model.rows(columns([row]))])[0] for row in registered.rows]
+    together = _predictions(model, registered.rows)
+    alone = [_predictions(model, [row])[0] for row in registered.rows]
     for answers in (together, alone):
         if different := registered.difference(answers, exact):
             raise InputError(different)
     return registered.rows
 
 
-def columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    return {name: [row[name] for row in rows] for name in rows[0]}
+def _predictions(model: ServedModel, rows: list[dict[str, Any]]) -> list[Prediction]:
+    """The answers to rows that no request has sent, so that its limits do not bind them."""
+    return model.batcher.predictions([predictors.inputs(pa.Table.from_pylist(rows), model.task)])
 
 
 def _require_speed(model: ServedModel, current: ServedModel, rows: list[dict[str, Any]], most: float) -> None:

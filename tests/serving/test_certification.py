@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,13 +14,16 @@ from pipelines.core import memory
 from pipelines.core.errors import InputError
 from pipelines.measurement import smoke_answers
 from pipelines.measurement.smoke_answers import SmokeAnswers
-from pipelines.serving import certification, refused_versions, trial
+from pipelines.serving import certification, limits, refused_versions, trial
 from pipelines.serving.certification import Conditions, RefusedError
+from pipelines.serving.model_threads import ModelThreads
 from pipelines.serving.refused_versions import RefusedVersions
 from pipelines.serving.row_batcher import ModelError
 from pipelines.serving.served_model import Answered, ServedModel
 from pipelines.serving.trial import Trial
+from pipelines.tracking import registry
 from pipelines.tracking.registry import Version
+from tests.support import tiny
 
 ROW = {"label": "film", "score": 0.5, "scores": [0.5, 0.48, 0.02]}
 SMOKE = SmokeAnswers([{"text": "犬"}], [ROW], "onnx 1")
@@ -49,6 +53,14 @@ def test_numbers_differ_by_the_tolerance_at_most(before: float, now: float) -> N
     registered = SmokeAnswers([{}], [{"value": before}], "")
     assert bool(registered.difference([{"value": now}], exact=True)) == (before != now)
     assert bool(registered.difference([{"value": now}], exact=False)) == (abs(before - now) > smoke_answers.TOLERANCE)
+
+
+def test_a_large_number_differs_by_its_share_at_most() -> None:
+    before = float(np.float32(153_211.03))
+    registered = SmokeAnswers([{}], [{"value": before}], "")
+    for now, differs in ((before + 0.06, False), (-before, True), (before * 1.029, False), (before * 1.031, True)):
+        assert bool(registered.difference([{"value": now}], exact=False)) == differs
+        assert registered.difference([{"value": now}], exact=True)
 
 
 def test_smoke_answers_are_read_as_written_and_other_files_are_refused(tmp_path: Path) -> None:
@@ -85,6 +97,19 @@ def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.Mo
     assert memory.free_bytes() == 500
     (tmp_path / "memory.max").write_text("max\n")
     assert memory.free_bytes() == pytest.approx(of_the_machine, rel=0.5)
+
+
+def test_rows_longer_than_those_of_a_request_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the first rows of an evaluation, which has no limit."""
+    folder, rows = tiny.classifier(tmp_path / "model"), [{"text": "犬"}, {"text": "犬" * (limits.MAX_CHARACTERS + 1)}]
+    SmokeAnswers.of(folder, "torch", rows).write(tmp_path / "smoke.json")
+    threads, version = ModelThreads(1), Version("m", 2, {})
+    monkeypatch.setattr(registry, "example", lambda version: rows)
+    for smoke in (tmp_path / "smoke.json", None):
+        monkeypatch.setattr(registry, "smoke", lambda version, path=smoke: path)
+        model = certification.certified("m", version, folder, "torch", threads, None, Conditions())
+        assert model.version == version
+    threads.shutdown()
 
 
 class Model:
