@@ -3,7 +3,7 @@
 import os
 import shutil
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,16 @@ from tests.support.places import ROOT, remove_temporary, temporary
 WHOLE = all(find_spec(name) for name in ("hypothesis", "prefect", "ray"))
 collect_ignore = [] if WHOLE else [folder.name for folder in Path(__file__).parent.iterdir() if folder.name != "gpu"]
 
+READ_BY_TESTS = {"BERTLINE_MIRROR", "BERTLINE_KILLS", "BERTLINE_CLIENTS", "BERTLINE_LOAD_MINUTES"}
+
+
+def of_the_user(environment: Iterable[str]) -> list[str]:
+    """The variables of bertline that a test must not see: with them it would ask the user's own service."""
+    return [name for name in environment if name.startswith("BERTLINE_") and name not in READ_BY_TESTS]
+
+
+for _name in of_the_user(os.environ):
+    del os.environ[_name]
 PREFECT = temporary("bertline-prefect-")
 os.environ |= {
     "HF_HUB_OFFLINE": "1",
@@ -27,6 +37,11 @@ os.environ |= {
     "DO_NOT_TRACK": "1",
     "BERTLINE_QUIET": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    "GIT_CONFIG_GLOBAL": os.devnull,  # the user's may sign commits, or ignore files
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_COUNT": "1",  # but this checkout may be another user's, as in a container
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": str(ROOT),
 }
 # a shell starts what it runs in the background without Ctrl-C, and what the tests start would not know it either
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -40,7 +55,6 @@ if WHOLE:
     prefect_settings.use_local_state()  # before any test's module imports Prefect, which reads its settings once
 SETTINGS = [
     "BERTLINE_MIRROR",
-    "BERTLINE_OFFLINE",
     "MLFLOW_TRACKING_URI",
     "RAY_ADDRESS",
     "PREFECT_HOME",
