@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,7 @@ def test_two_runs_at_once_and_a_dvc_repro_meanwhile(graph: Write) -> None:
     with subprocess.Popen(command, env={"PYTHONPATH": root, "PATH": "/bin:/usr/bin"}) as first:
         while not Path("begun").exists():
             assert first.poll() is None
+            time.sleep(0.02)
         with pytest.raises(InputError, match=r"it is already running \(process \d+ on "):
             executor.run()
         other = subprocess.run([sys.executable, "-m", "dvc", "repro"], capture_output=True, text=True, check=False)
