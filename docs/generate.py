@@ -45,7 +45,8 @@ TESTS_HEAD = """# Tests
 
 Which file of tests shows which promise, written by `python docs/generate.py`. `make test` shows
 every promise once. `make soak` repeats what chance decides: in files with a mark it tries more
-kills, seeds, mutants, files or combinations.
+kills, seeds, mutants, files or combinations. Tests of a full disk mount a small one, which root
+alone may: for another user they are skipped, and a green run shows nothing of a full disk.
 """
 
 
