@@ -181,7 +181,3 @@ def _meaningful(cron: str, where: str) -> str:
             f"{params.FILE}: {where}.cron: {cron!r} is no time; write minute, hour, day, month and weekday"
         ) from None
     return cron
-
-
-if __name__ == "__main__":
-    print(file())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from flows.local import deployments, prefect_key, work_queues
+from flows.local import deployments, prefect_key, prefect_registration, work_queues
 from flows.local.http_service import require_free, wait_for
 from flows.local.prefect_settings import PIDS, began, running
 from pipelines.core.errors import InputError
@@ -96,11 +96,7 @@ def _start_all(deployed: Path) -> None:
     _start("prefect", [*uvicorn, *address, str(PREFECT_PORT)], f"{PREFECT_API}/health")
     served = ["--backend-store-uri", store.uri(), "--workers", "1"]
     _start("mlflow", [mlflow, "server", *served, *address, str(MLFLOW_PORT)], f"http://127.0.0.1:{MLFLOW_PORT}/health")
-    _run([prefect, "work-pool", "create", work_queues.POOL, "--type", "process", "--overwrite"])
-    work_queues.make_urgent(PREFECT_API, prefect_key.read())
-    # as a module, so that the flows of this folder, if it has any, are taken before installed ones
-    _run([sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(deployed)])
-    deployments.remove_others(deployed, PREFECT_API, prefect_key.read())
+    prefect_registration.register(deployed, _with_key("deploy"))
     _start("worker", [prefect, "worker", "start", "--pool", work_queues.POOL], "")
 
 
@@ -159,10 +155,3 @@ def _signal(process: psutil.Process, how: str) -> None:
         getattr(process, how)()
     except psutil.NoSuchProcess:
         return
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, env=_with_key("deploy"), capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-        raise InputError(f"{' '.join(command[1:4])}: {lines[-1]}")

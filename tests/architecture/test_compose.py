@@ -2,12 +2,11 @@
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,7 +21,7 @@ from mlflow.cli import cli as mlflow_cli
 from sqlalchemy.engine import make_url
 
 from flows import cli, failure_hook
-from flows.local import prefect_server, prefect_settings
+from flows.local import deployments, prefect_registration, prefect_server, prefect_settings, work_queues
 from flows.local import servers as local_servers
 from tests.support import servers
 from tests.support.places import ROOT
@@ -36,13 +35,9 @@ KNOWN |= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "P
 KNOWN |= {prefect_server.HOSTS, failure_hook.ADDRESS, "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"}
 
 
-def commands(service: dict[str, Any]) -> Iterator[list[str]]:
-    """The commands that a service of our own image runs."""
-    command = service.get("entrypoint", ["bertline"]) + service.get("command", [])
-    if command[:2] == ["sh", "-c"]:
-        yield from (shlex.split(part.strip().removeprefix("python -m ")) for part in command[2].split("&&"))
-    else:
-        yield command
+def command(service: dict[str, Any]) -> list[str]:
+    """The command that a service of our own image runs."""
+    return [*service.get("entrypoint", ["bertline"]), *service.get("command", [])]
 
 
 def test_volumes_of_our_image_belong_to_its_user() -> None:
@@ -62,7 +57,7 @@ def test_volumes_of_our_image_belong_to_its_user() -> None:
 
 
 (IMAGE,) = (service["image"] for service in SERVICES.values() if "build" in service)  # one service builds for all
-OURS = [command for service in SERVICES.values() if service["image"] == IMAGE for command in commands(service)]
+OURS = [command(service) for service in SERVICES.values() if service["image"] == IMAGE]
 
 
 def test_files_and_services_that_a_service_names_exist() -> None:
@@ -103,6 +98,11 @@ def test_the_image_checks_the_service_alone() -> None:
         assert f"http://127.0.0.1:{health}" in ours[name]["test"][-1]
     waits = [SERVICES[name]["depends_on"]["mlflow"]["condition"] for name in ("worker", "service")]
     assert waits == ["service_healthy"] * 2
+
+
+def test_the_database_is_ready_when_others_reach_it() -> None:
+    """At its socket alone, a temporary server answers while the image makes the databases."""
+    assert SERVICES["database"]["healthcheck"]["test"] == ["CMD", "pg_isready", "-h", "127.0.0.1", "-U", "bertline"]
 
 
 def test_an_address_names_a_service_and_its_port() -> None:
@@ -158,27 +158,36 @@ def test_a_lease_is_kept_as_bertline_up_keeps_it(monkeypatch: pytest.MonkeyPatch
     assert str(retries) == os.environ["PREFECT_CLIENT_MAX_RETRIES"]
 
 
-@pytest.mark.parametrize("command", [command for command in OURS if command[0] in ("bertline", "mlflow")], ids=" ".join)
-def test_options_of_bertline_and_mlflow_exist(command: list[str]) -> None:
-    group: Any = typer.main.get_command(cli.cli) if command[0] == "bertline" else mlflow_cli
-    known = {option for parameter in group.commands[command[1]].params for option in parameter.opts}
-    options = {word for word in command if word.startswith("--")}
+@pytest.mark.parametrize("words", [words for words in OURS if words[0] in ("bertline", "mlflow")], ids=" ".join)
+def test_options_of_bertline_and_mlflow_exist(words: list[str]) -> None:
+    group: Any = typer.main.get_command(cli.cli) if words[0] == "bertline" else mlflow_cli
+    known = {option for parameter in group.commands[words[1]].params for option in parameter.opts}
+    options = {word for word in words if word.startswith("--")}
     assert options
     assert options <= known
 
 
-@pytest.mark.parametrize("command", [command for command in OURS if command[0] == "prefect"], ids=" ".join)
-def test_options_of_prefect_exist(
-    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = [word for word in command[1:] if word != "--no-prompt"]
-    verb = words[: next((i for i, word in enumerate(words) if word.startswith("-")), len(words))]
-    monkeypatch.setattr(sys, "argv", ["prefect", *verb, "--help"])
+def test_options_of_the_worker_exist(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (words,) = (words for words in OURS if words[0] == "prefect")
+    monkeypatch.setattr(sys, "argv", [*words[:3], "--help"])
     with pytest.raises(SystemExit) as ended:
         prefect.cli.app()
     assert not ended.value.code
     help_text = capsys.readouterr().out
     assert all(word in help_text for word in words if word.startswith("--"))
+
+
+def test_deployments_are_registered_as_bertline_up_registers_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service has the urgent queue too, and deployments go with their entries."""
+    assert SERVICES["deployments"]["entrypoint"] == ["python", "-m", prefect_registration.__name__]
+    calls = list[Any]()
+    monkeypatch.setattr(subprocess, "run", lambda line, **_: calls.append(line[3]) or CompletedProcess(line, 0))
+    monkeypatch.setattr(work_queues, "make_urgent", lambda *server: calls.append(server))
+    monkeypatch.setattr(deployments, "remove_others", lambda *server: calls.append(server))
+    environment = SERVICES["deployments"]["environment"]
+    prefect_registration.register(Path("d.yaml"), environment)
+    server = (environment["PREFECT_API_URL"], environment["PREFECT_API_AUTH_STRING"])
+    assert calls == ["work-pool", server, "--no-prompt", (Path("d.yaml"), *server)]
 
 
 @pytest.mark.slow
