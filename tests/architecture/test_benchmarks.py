@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,16 @@ def test_results_md_is_written_from_the_files(harness: Any) -> None:
     assert results.text() == (ROOT / "benchmarks/RESULTS.md").read_text(encoding="utf-8"), (
         "run python benchmarks/results.py"
     )
+
+
+def test_pages_on_scoring_say_what_its_benchmark_measured() -> None:
+    facts = json.loads((ROOT / "benchmarks/results/score.json").read_text(encoding="utf-8"))["facts"]
+    scale, operating = ((ROOT / f"docs/{page}.md").read_text(encoding="utf-8") for page in ("scale", "operating"))
+    rate = facts["rows_per_second_of_a_core"]
+    assert re.findall(r"r is (\d+) for titles\s[^:]*: ([\d.]+) days", scale) == [
+        (str(rate), f"{1e9 / rate / 86400:.1f}")
+    ]
+    assert re.findall(r"([\d,]+) bytes a row for an encoder", operating) == [f"{facts['bytes_of_a_state']:,.0f}"]
 
 
 def test_this_cpu_is_named_with_what_makes_it_fast(harness: Any) -> None:
