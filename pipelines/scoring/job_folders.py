@@ -64,10 +64,10 @@ class Folder:
             raise InputError(f"{error.filename}: this folder cannot be read ({error.strerror})")
 
         for place, folders, files in os.walk(self.path, onerror=fails):
+            folders[:] = [name for name in folders if not is_hidden(name)]
             links = [name for name in folders if (Path(place) / name).is_symlink()]
             if links:
                 raise InputError(f"{Path(place) / links[0]}: a link to a folder; name the folder itself, or copy it")
-            folders[:] = [name for name in folders if not is_hidden(name)]
             for name in files:
                 if not is_hidden(name):
                     yield (Path(place) / name).relative_to(self.path).as_posix()

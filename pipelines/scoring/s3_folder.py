@@ -108,6 +108,8 @@ class S3Folder(Folder):
                 copy.unlink(missing_ok=True)
 
     def update(self) -> None:
+        if self._one:  # it has no records
+            return
         now = dict[str, str]()
         for beginning in RECORDS:
             prefix = self._key(beginning)

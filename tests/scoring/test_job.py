@@ -49,6 +49,7 @@ def test_a_folder_is_scored_with_its_layout_columns_and_order(
     (source / "c.jsonl").write_text('{"n": 1, "text": "犬"}\n\n{"text": "", "n": 2.5, "m": [1]}\n', encoding="utf-8")
     (source / "_SUCCESS").write_text("")
     (source / ".hidden.csv").write_text("x")
+    (source / "_latest").symlink_to("day=1")
     (source / "empty.jsonl").write_text("")
     (source / "empty.csv").write_text("")
     outcome = run(source, target)
@@ -182,6 +183,7 @@ def test_partitions_that_cannot_be_scored_are_all_named_before_anything_is_score
     write(source / "a.parquet", txt=["犬"])
     write(source / "b.parquet", text=[5])
     write(source / "c.parquet", text=["犬"], label=["x"])
+    (source / "day=1").mkdir()
     (source / "d.parquet").write_bytes(b"no Parquet")
     (source / "e.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError) as raised:
@@ -191,6 +193,10 @@ def test_partitions_that_cannot_be_scored_are_all_named_before_anything_is_score
         assert part in message
     for part in ("c.parquet: it already has a column 'label'; give", "d.parquet: not a readable", "e.csv: no column"):
         assert part in message
+    (source / "latest").symlink_to("day=1")
+    with pytest.raises(InputError, match="in/latest: a link to a folder; name the folder itself"):
+        run(source, target)
+    (source / "latest").unlink()
     (source / "notes.txt").write_text("x")
     with pytest.raises(InputError, match=r"in: notes.txt is not .parquet, .csv or .jsonl; move or rename them"):
         run(source, target)

@@ -300,6 +300,12 @@ def test_replays_increments_and_receipts_in_s3(s3: Proxy, source: Path, tmp_path
     assert checked.receipts
     assert checked.replay
     assert (checked.findings, checked.receipts.rows, checked.replay.rows) == ([], 50, 50)
+    one = verification.verify(f"{out}-signed/b.parquet", keys, replay=True)
+    assert one.receipts
+    assert one.replay
+    assert (one.audit, one.findings, one.receipts.rows, one.replay.rows) == (None, [], 16, 16)
+    with pytest.raises(InputError, match=r"b\.parquet: exists, and is not the folder of a scoring job"):
+        run(IN, f"{out}-signed/b.parquet")
     options = job.Options(max_bad="100%", since=out)
     since = job.run(IN, f"{out}-since", "tiny", "champion", options)
     assert since.summary[manifest.MEASURED]["taken_over"] == 50
