@@ -14,6 +14,7 @@ from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import progress
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor, inputs
+from pipelines.scoring import row_checks
 from pipelines.tracking import registry
 from pipelines.training import workers
 
@@ -31,7 +32,8 @@ class Scorer:
         self.predictor = Predictor.load(Path(folder))
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        answers = self.predictor.predict(rows)
+        row_checks.require_columns(rows.schema, self.predictor.task)
+        answers = self.predictor.predict(row_checks.inputs(rows, self.predictor.task))
         count = rows.num_rows
         added = {
             **{name: answers.column(name) for name in answer_columns(self.predictor.task.kind)},
@@ -78,9 +80,9 @@ def _check(source: Path, task: Task) -> None:
     """Check all rows before any is scored. Raises InputError, with the row, if one lacks an input of the task."""
     done = 0
     try:
-        inputs(tables.open_parquet(source).schema_arrow.empty_table(), task)
+        row_checks.require_columns(tables.open_parquet(source).schema_arrow, task)
         for batch in tables.read_batches(source, schema.INPUTS[task.kind]):
-            inputs(batch, task, done)
+            inputs(row_checks.inputs(pa.Table.from_batches([batch]), task), task, done)
             done += batch.num_rows
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
@@ -101,17 +103,27 @@ def _refuse_others(target: Path, job: dict[str, str]) -> None:
 
 
 def _write(aside: Path, scored: Iterator[pa.Table], job: dict[str, str], rows: int) -> None:
-    """Write all tables to one file, with the job in its metadata."""
+    """Write all tables to one file, with the job in its metadata, in row groups of about tables.GROUP_BYTES."""
     first = next(scored)
     schema = first.schema.with_metadata({**(first.schema.metadata or {}), JOB: json.dumps(job).encode()})
     with pq.ParquetWriter(aside, schema, compression="zstd") as writer, progress("scoring", rows, "rows") as advance:
-        done = 0
+        done, pending = 0, list[pa.Table]()
         for table in chain([first], scored):
-            writer.write_table(table.cast(schema))
+            pending.append(table.cast(schema))
             done += table.num_rows
+            if sum(part.nbytes for part in pending) >= tables.GROUP_BYTES:
+                _write_group(writer, pending)
+                pending = []
             advance(done)
+        _write_group(writer, pending)
     if done != rows:
         raise InputError(f"{job['source']}: {done:,} of {rows:,} rows were scored; did it change meanwhile?")
+
+
+def _write_group(writer: pq.ParquetWriter, parts: list[pa.Table]) -> None:
+    """Write these tables as one row group; none if they have no rows."""
+    if any(part.num_rows for part in parts):
+        writer.write_table(pa.concat_tables(parts))
 
 
 def scored_here(source: Path, scorer: Scorer) -> Iterator[pa.Table]:

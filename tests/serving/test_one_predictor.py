@@ -132,6 +132,24 @@ def test_the_batch_job_keeps_every_column_and_stamps_every_row(version: registry
     assert batch_scoring.score(checkout / "out.parquet", again, version, prefix="new_") == len(TEXTS)
 
 
+def test_the_batch_job_takes_categories_and_writes_few_row_groups(
+    version: registry.Version, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_scoring, "BATCH_ROWS", 4)
+    rows = pa.table({"text": TEXTS})
+    for kind in (pa.dictionary(pa.int32(), pa.string()), pa.string_view(), pa.string()):
+        pq.write_table(rows.cast(pa.schema([("text", kind)])), checkout / "in.parquet", row_group_size=3)
+        assert batch_scoring.score(checkout / "in.parquet", checkout / "out.parquet", version) == len(TEXTS)
+        file = pq.ParquetFile(checkout / "out.parquet")
+        assert file.metadata.num_row_groups == 1
+        assert file.schema_arrow.field("text").type == kind
+        assert file.read(["text"]).column("text").cast(pa.string()) == rows.column("text")
+    pq.write_table(rows.slice(0, 0), checkout / "in.parquet")
+    assert batch_scoring.score(checkout / "in.parquet", checkout / "out.parquet", version) == 0
+    assert pq.ParquetFile(checkout / "out.parquet").metadata.num_row_groups == 0
+    assert "label" in pq.read_schema(checkout / "out.parquet").names
+
+
 def test_the_batch_job_replaces_what_it_wrote_and_nothing_else(version: registry.Version, checkout: Path) -> None:
     source, target = checkout / "in.parquet", checkout / "out.parquet"
     pq.write_table(pa.table({"text": TEXTS}), source)
