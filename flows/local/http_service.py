@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -37,6 +38,7 @@ VARIABLE = "BERTLINE_KEYS"  # lines as of a file of keys, or with a semicolon be
 LOG_VARIABLE = "BERTLINE_LOG_FORMAT"
 OTLP_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+WITHOUT_KEY = "other machines could ask without a key; name a file of keys with --keys, or add --open"
 BACKLOG = 2048  # connections that wait to be accepted
 Share = tuple[Source, float]
 DRAIN_SECONDS = 20  # for requests in flight when the service stops
@@ -170,6 +172,7 @@ def serving_in_ray(sources: dict[str, Source], settings: Settings | None = None)
     require_free(settings.host, settings.port)
     port = settings.port or free_port(settings.host)
     with deployment.started(settings.host, port, settings.certificate) as address:
+        _require_keys(address, settings)
         models = {name: str(source) for name, source in sources.items()}
         runtime = next(iter(sources.values())).runtime
         config = {"models": models, "runtime": runtime, **beside, **asdict(settings.conditions)}
@@ -223,10 +226,14 @@ def keys_for(host: str, path: Path | None, without: bool) -> Keys:
     if text := os.environ.get(VARIABLE):
         return Keys.parse(text.replace(";", "\n").splitlines(), VARIABLE)
     if not (without or host in LOOPBACK):
-        raise UsageError(
-            f"--host {host}: other machines could ask without a key; name a file of keys with --keys, or add --open"
-        )
+        raise UsageError(f"--host {host}: {WITHOUT_KEY}")
     return Keys()
+
+
+def _require_keys(address: str, settings: Settings) -> None:
+    """Raise UsageError if the proxy of a running Ray Serve lets other machines ask a service for this one alone."""
+    if settings.hosts == LOOPBACK and urlsplit(address).hostname not in LOOPBACK:
+        raise UsageError(f"{address}, where Ray Serve runs in this cluster: {WITHOUT_KEY}")
 
 
 def ask(address: str, path: str, body: dict[str, Any] | None = None, seconds: float = 60) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Other:
     def __call__(self, request):
         return "here"
 
-serve.start(http_options={"port": int(sys.argv[1])})
+serve.start(http_options={"port": int(sys.argv[1]), "host": sys.argv[2]})
 serve.run(Other.bind(), name="other", route_prefix="/other")
 """
 
@@ -72,9 +72,9 @@ def served(port: int) -> Iterator[str]:
 
 
 @contextmanager
-def another(port: int) -> Iterator[None]:
+def another(port: int, host: str = "127.0.0.1") -> Iterator[None]:
     """Run another application, with Serve's proxy at this port. Serve ends with the block."""
-    subprocess.run([sys.executable, "-c", OTHER, str(port)], check=True)
+    subprocess.run([sys.executable, "-c", OTHER, str(port), host], check=True)
     yield
     subprocess.run([sys.executable, "-c", "from ray import serve; serve.shutdown()"], check=True)
 
@@ -93,6 +93,14 @@ def test_applications_of_others_stay(cluster: ray_nodes.Cluster) -> None:
             assert answer.read() == b"here"
         with pytest.raises(InputError, match="404"):
             ask(address, "/predict", {"rows": [{"text": "犬"}]})
+
+
+def test_a_proxy_that_other_machines_reach_needs_keys(cluster: ray_nodes.Cluster) -> None:
+    port = free_port()
+    with another(port, "0.0.0.0"), serve(free_port()) as process:
+        assert process.wait() == 2
+        assert f"http://0.0.0.0:{port}, where Ray Serve runs in this cluster: other machines" in process.said()
+        assert "name a file of keys with --keys, or add --open" in process.said()
 
 
 def test_a_cluster_without_serve_has_none_afterwards(cluster: ray_nodes.Cluster) -> None:
