@@ -12,7 +12,7 @@ from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
 PAGE = ROOT / "docs/python.md"
-FOLDERS = {"headlines": "single-onnx", "questions": "span-onnx", "names": "tagging-onnx"}
+FOLDERS = {"headlines": "single-onnx", "faq": "span-onnx", "names": "tagging-onnx"}
 TOPICS = {
     "refund": "The money was not paid back",
     "login": "The password is not taken",
