@@ -56,8 +56,11 @@ def measure(
             masked.masks.clear()
             rows = len(batch["input_ids"])
             total, _ = loss(model, {name: tensor.to(device) for name, tensor in batch.items()}, 0)
-            gradients = torch.autograd.grad(total, [masked.masks[i] for i in range(len(after))])
-            for number, gradient in enumerate(gradients):  # the sequences of a row are adjacent
+            masks = [masked.masks[i] for i in range(len(after))]
+            for number, gradient in enumerate(torch.autograd.grad(total, masks, allow_unused=True)):
+                if gradient is None:  # the head does not read this layer, so its parts change nothing
+                    continue
+                # the sequences of a row are adjacent
                 of_row = gradient.double().unflatten(0, (rows, -1)).sum(dim=1)
                 sums[number] += of_row.abs().sum(dim=0).cpu().numpy()
             count += rows

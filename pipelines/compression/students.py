@@ -45,6 +45,15 @@ def depth(model: nn.Module) -> int:
     return int(backbones.encoder(model).config.num_hidden_layers)
 
 
+def require_layers(teacher: PreTrainedModel, count: int) -> None:
+    """Raise UsageError if `count` layers are fewer than the teacher's head reads."""
+    features = getattr(teacher.config, "features", "last")
+    if features.endswith("_four") and count < 4:
+        raise UsageError(
+            f"params.yaml: compress: the teacher's head reads {features}, and {count} layers remain; at least 4 must"
+        )
+
+
 def sized(context: Context, params: Sized) -> PreTrainedModel:
     """The student that `params` describes: with random weights, or a pretrained encoder with a new head."""
     sizes = {name: getattr(params, name) for name in SIZES if getattr(params, name) is not None}
@@ -142,6 +151,7 @@ def build(
         layers: for each layer, the number of the teacher's layer whose type it has; some families have several types.
         noted: the student's shapes that its family's config cannot express; by default none.
     """
+    require_layers(teacher, len(layers))
     config: Any = copy.deepcopy(teacher.config)
     inner = getattr(config, "encoder", config)
     _resize(inner, sizes, [*layers])

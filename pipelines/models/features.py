@@ -88,7 +88,6 @@ class FeaturesModel(PreTrainedModel):
         self.dropout = nn.Dropout(getattr(inner, "hidden_dropout_prob", 0.1))
         width, count = inner.hidden_size, len(config.id2label or {})
         size = 4 * width if config.features == "concat_last_four" else width
-        size *= 4 if config.pooling == "compare" else 1
         if config.features == "weighted_sum":
             self.weights, self.scale = (
                 nn.Parameter(torch.zeros(inner.num_hidden_layers + 1)),
@@ -97,6 +96,7 @@ class FeaturesModel(PreTrainedModel):
         if config.head == "bilstm":  # two layers, as wide as the encoder
             self.lstm = nn.LSTM(size, width // 2, num_layers=2, batch_first=True, bidirectional=True)
             size = width
+        size *= 4 if config.pooling == "compare" else 1
         last = nn.Linear(width if config.head == "mlp" else size, count)
         self.classifier = nn.Sequential(nn.Linear(size, width), nn.GELU(), last) if config.head == "mlp" else last
         self.post_init()

@@ -43,12 +43,18 @@ def options(name: str, **more: Any) -> dict[str, Any]:
 
 
 def teacher(
-    family: str, kind: str, folder: Path, layers: int = 2, head: str = "native", pooling: str | None = None
+    family: str,
+    kind: str,
+    folder: Path,
+    layers: int = 2,
+    head: str = "native",
+    pooling: str | None = None,
+    features: str = "last",
 ) -> Path:
     """The folder of a fine-tuned model with random weights; a BiLSTM gets a head of this project."""
     source = tiny.of_family(family, folder.parent / f".{folder.name}.encoder", layers=layers)
     torch.manual_seed(5)
-    model = new_head.for_task(source, kinds.TASKS[kind], "linear" if family == "bilstm" else head, pooling)
+    model = new_head.for_task(source, kinds.TASKS[kind], "linear" if family == "bilstm" else head, pooling, features)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from torch import nn
 from transformers import PreTrainedModel
 
+from pipelines.compression import students
 from pipelines.compression.context import Context
 from pipelines.compression.retraining import FineTuneAfter, fine_tune
 from pipelines.core.errors import UsageError
@@ -56,8 +57,11 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
             f"params.yaml: compress: which: {params.which} drops ModernBERT's first layer; it has no norm of its own, "
             "so no other can take its place"
         )
+    students.require_layers(model, len(stay))
     context.found["layers"] = stay
     backbones.set_layers(model, stay)
+    if isinstance(weights := getattr(model, "weights", None), nn.Parameter):  # the head has one for each state it reads
+        model.weights = nn.Parameter(weights.detach()[[0, *(number + 1 for number in stay)]])  # 0: of the embeddings
     return fine_tune(context, model, params)
 
 

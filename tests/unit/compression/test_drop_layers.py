@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from pipelines.checkpoints import folder as model_folder
 from pipelines.compression.context import Data
 from pipelines.compression.methods import drop_layers
 from pipelines.core import params
 from pipelines.core.errors import UsageError
 from pipelines.models import backbones
-from tests.support import kinds
+from tests.support import compressed, kinds
 
 
 @pytest.mark.parametrize(
@@ -87,8 +88,29 @@ def test_similarities_by_numpy(kind: str, family: str, checkout: Path) -> None:
 
 
 def test_modernberts_first_layer_has_no_norm_that_another_could_use(checkout: Path) -> None:
-    from tests.support import compressed
-
     folder = compressed.teacher("modernbert", "single", checkout / "teacher")
     with pytest.raises(UsageError, match="which: bottom drops ModernBERT's first layer; it has no norm of its own"):
         compressed.compressed("drop_layers", folder, "single", checkout / "out", which="bottom")
+
+
+def test_a_head_keeps_its_weights_of_the_layers_that_stay(checkout: Path) -> None:
+    folder = compressed.teacher("bert", "single", checkout / "teacher", 4, "linear", features="weighted_sum")
+    teacher, _ = model_folder.load_tuned(folder)
+    teacher.weights = torch.nn.Parameter(torch.arange(5.0))
+    context: Any = SimpleNamespace(teacher=teacher, found={})
+    params = drop_layers.Params(layers=2, which="symmetric", epochs=0)
+    assert drop_layers.compress(context, params).weights.tolist() == [0.0, 1.0, 4.0]
+    assert context.found == {"layers": [0, 3]}
+    out = checkout / "out"
+    model, _ = compressed.compressed("drop_layers", folder, "single", out, layers=2, epochs=0)
+    assert model_folder.load_tuned(out)[0].weights.equal(model.weights)
+
+
+@pytest.mark.parametrize("features", ["sum_last_four", "concat_last_four"])
+def test_a_head_that_reads_more_layers_than_stay_is_one_sentence(features: str, checkout: Path) -> None:
+    folder = compressed.teacher("bert", "single", checkout / "teacher", 5, "linear", features=features)
+    message = f"compress: the teacher's head reads {features}, and [23] layers remain; at least 4 must"
+    for name in ("drop_layers", "soft_targets"):
+        with pytest.raises(UsageError, match=message):
+            compressed.compressed(name, folder, "single", checkout / name, layers=3 if name == "drop_layers" else 2)
+    compressed.compressed("drop_layers", folder, "single", checkout / "four", layers=1, epochs=0)

@@ -14,7 +14,7 @@ from pipelines.core.errors import UsageError
 from pipelines.models import backbones, shapes
 from pipelines.models.batch import Batch
 from pipelines.training import losses
-from tests.support import kinds
+from tests.support import compressed, kinds
 
 
 def test_the_gradient_of_a_mask_by_numpy() -> None:
@@ -94,3 +94,13 @@ def test_rounds_divide_evenly() -> None:
     assert importance.rounds(10, 3) == [3, 4, 3]
     assert importance.rounds(2, 5) == [1, 1]
     assert importance.rounds(7, 1) == [7]
+
+
+@pytest.mark.parametrize(("features", "unread"), [("second_to_last", 1), ("embeddings", 2)])
+def test_layers_that_the_head_does_not_read_do_not_matter(features: str, unread: int, checkout: Path) -> None:
+    folder = compressed.teacher("bert", "single", checkout / "teacher", head="linear", features=features)
+    context = compressed.context(folder, None, "single", checkout)
+    after = [shapes.attention(context.teacher, layer).after for layer in range(2)]
+    rows = context.data.once(6, 3, 1)
+    measured = importance.measure(context.teacher, rows, losses.for_kind("single"), after, [16, 16])
+    assert [bool(layer.any()) for layer in measured] == [True] * (2 - unread) + [False] * unread

@@ -39,10 +39,11 @@ def test_what_is_saved_is_opened_again(kind: str, head: str, features: str, chec
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
 @pytest.mark.parametrize("features", ["last", "embeddings", "weighted_sum"])
-def test_two_texts_are_compared_by_their_own_tokens(features: str, family: str, checkout: Path) -> None:
+@pytest.mark.parametrize("head", ["linear", "mlp", "bilstm"])
+def test_two_texts_are_compared_by_their_own_tokens(head: str, features: str, family: str, checkout: Path) -> None:
     """One family has token types of its own, the other does not: the head reads them either way."""
     source, task = tiny.of_family(family, checkout / "encoder"), tiny.of_kind("pair")
-    model = new_head.for_task(source, task, "linear", "compare", features).eval()
+    model = new_head.for_task(source, task, head, "compare", features).eval()
     types = torch.tensor([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0]])
     batch = {"input_ids": IDS, "attention_mask": MASK, "token_type_ids": types}
     batch_without_ids = {name: batch[name] for name in batch if name != "input_ids"}
