@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,21 +55,28 @@ def sentence(error: BaseException) -> str:
 
 
 @contextmanager
-def held(repo: Any) -> Iterator[None]:
+def held(repo: Any, tell: Callable[[str], None] | None = None) -> Iterator[None]:
     """Hold DVC's lock, as every DVC command does; wait if another command holds it.
 
     A process that was killed while it held the lock may have left dvc.lock half written. It is restored first.
+
+    Args:
+        tell: prints once that this waits. With it the wait has no limit, since a run that gave up would lose what its
+            stages have made; without it InputError is raised after PATIENCE_SECONDS.
     """
     from dvc.lock import LockError
 
-    until = time.monotonic() + PATIENCE_SECONDS
+    until, waits = time.monotonic() + PATIENCE_SECONDS, False
     while True:
         try:
             repo.lock.lock()
             break
         except LockError:
-            if time.monotonic() > until:
+            if tell is None and time.monotonic() > until:
                 raise InputError("another DVC command is using this checkout; wait until it ends, or stop it") from None
+            if tell and not waits:
+                tell("waits for another DVC command, which is using this checkout")
+                waits = True
     try:
         _mend_lock()
         yield
@@ -200,15 +207,32 @@ def _kept_lock() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        _mend_lock()
+        os.replace(KEPT, LOCK)
         raise
     KEPT.unlink(missing_ok=True)
 
 
 def _mend_lock() -> None:
-    """Restore dvc.lock if a run was killed while DVC wrote it."""
-    if KEPT.is_file():
+    """Restore dvc.lock if a run was killed while DVC wrote it; one that is whole may be newer than the copy."""
+    if not KEPT.is_file():
+        return
+    if _is_whole():
+        KEPT.unlink()
+    else:
         os.replace(KEPT, LOCK)
+
+
+def _is_whole() -> bool:
+    """Return whether dvc.lock ends with its last line, and DVC can read it."""
+    from dvc.exceptions import DvcException
+    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
+    from dvc.utils import strictyaml
+
+    try:
+        strictyaml.load(str(LOCK), COMPILED_LOCKFILE_SCHEMA)
+    except (OSError, DvcException):
+        return False
+    return LOCK.read_bytes().endswith(b"\n")
 
 
 def in_order(repo: Any, names: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -103,7 +103,7 @@ class Executor:
                     self._take(event)
                 self.board.refresh()
         if self.ran:
-            with dvc_steps.held(self.repo):
+            with self._held():
                 dvc_steps.in_order(self.repo, list(self.plan.stages))
         if self.failed:
             raise StageError(self._reasons(), self.failed, self.left)
@@ -187,7 +187,7 @@ class Executor:
     def _begin(self, name: str) -> bool:
         """Begin a stage; return whether its command has to run."""
         stage = self.plan.stages[name]
-        with dvc_steps.sentences(), dvc_steps.held(self.repo):
+        with dvc_steps.sentences(), self._held():
             if name not in self.plan.stale and not stage.changed():
                 self.done.add(name)
                 return False
@@ -198,6 +198,10 @@ class Executor:
         self.ran.append(name)
         self.board.tell(f"{name}: taken from DVC's run-cache")
         return False
+
+    def _held(self) -> AbstractContextManager[None]:
+        """Hold DVC's lock, however long another command has it: a stage's result must not be lost for that."""
+        return dvc_steps.held(self.repo, self.board.tell)
 
     def _command(self, name: str, environment: dict[str, str]) -> Command:
         stage, log = self.plan.stages[name], log_of(name)
@@ -215,7 +219,7 @@ class Executor:
                 self._fail(name, _reason(event.status, log_of(name)))
             return
         try:
-            with dvc_steps.sentences(), dvc_steps.held(self.repo):
+            with dvc_steps.sentences(), self._held():
                 dvc_steps.finish(self.plan.stages[name])
         except (InputError, OSError) as error:
             self.board.end(name, FAILED)

@@ -1,0 +1,65 @@
+"""DVC's lock and dvc.lock around a run: how long a run waits, and which dvc.lock a killed one leaves."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dvc.repo import Repo
+
+from pipelines.core.errors import InputError
+from pipelines.graph import dvc_steps, executor
+from pipelines.graph.run_display import Board
+
+# another command takes DVC's lock as soon as the stage has begun
+BUSY = "flock .dvc/tmp/lock sh -c 'touch busy; sleep 1.5' >/dev/null 2>&1 & until test -e busy; do sleep 0.05; done"
+FIRST = {"first": {"cmd": "echo 1 > first.txt", "outs": ["first.txt"]}}
+
+
+@pytest.fixture
+def impatient(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout of DVC in which nobody waits longer than a moment."""
+    Repo.init(no_scm=True).close()
+    Path("params.yaml").write_text("resources: {threads: 1}\n")
+    monkeypatch.setattr(dvc_steps, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("dvc.lock.DEFAULT_TIMEOUT", 0.1)
+
+
+def graph(stages: dict[str, Any]) -> None:
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_stage_that_has_ended_waits_for_dvc_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    board, lines = Board(), []
+    monkeypatch.setattr(board, "tell", lambda line, *place, **how: lines.append(line))
+    graph({"a": {"cmd": f"{BUSY}; echo a > a.txt", "outs": ["a.txt"]}})
+    assert executor.run(board=board) == ["a"]
+    assert sum("waits for another DVC command" in line for line in lines) == 1
+    assert "a.txt" in Path("dvc.lock").read_text()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_has_not_begun_does_not_wait_for_ever() -> None:
+    refused = pytest.raises(InputError, match="another DVC command is using this checkout")
+    with Repo(".") as repo, Repo(".") as other, dvc_steps.held(other), refused, dvc_steps.held(repo):
+        pass
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_copy_of_a_killed_run_replaces_only_a_broken_lock() -> None:
+    graph(FIRST)
+    executor.run()
+    older, whole = "schema: '2.0'\n", dvc_steps.LOCK.read_text()
+    dvc_steps.KEPT.write_text(older)
+    executor.run()
+    assert (dvc_steps.LOCK.read_text(), dvc_steps.KEPT.exists()) == (whole, False)
+    for broken in (whole[:-5], whole[: whole.index("    - path")], ""):
+        dvc_steps.KEPT.write_text(whole)
+        dvc_steps.LOCK.write_text(broken)
+        executor.run()
+        assert (dvc_steps.LOCK.read_text(), dvc_steps.KEPT.exists()) == (whole, False)
+    dvc_steps.KEPT.write_text(whole)
+    dvc_steps.LOCK.unlink()
+    executor.run()
+    assert dvc_steps.LOCK.read_text() == whole
