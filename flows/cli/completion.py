@@ -21,10 +21,10 @@ def evaluated(incomplete: str) -> list[str]:
 
 
 def versions(incomplete: str) -> list[str]:
-    """Complete NAME@champion and NAME/3 of the models that are registered in this checkout."""
+    """Complete NAME@champion and NAME@3 of the models that are registered in this checkout."""
     listed = local_versions.listed()
     names = dict.fromkeys(name for name, _ in listed)
-    return _beginning(incomplete, [*(f"{name}@champion" for name in names), *(f"{name}/{n}" for name, n in listed)])
+    return _beginning(incomplete, [*(f"{name}@champion" for name in names), *(f"{name}@{n}" for name, n in listed)])
 
 
 def served(incomplete: str) -> list[str]:

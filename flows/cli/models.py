@@ -227,7 +227,7 @@ def lineage(
     which: Annotated[
         str,
         typer.Argument(
-            help="NAME@champion or NAME/3; or an md5 from dvc.lock, or its first digits",
+            help="NAME@champion or NAME@3; or an md5 from dvc.lock, or its first digits",
             autocompletion=completion.versions,
         ),
     ],

@@ -43,12 +43,12 @@ def _tag(version: registry.Version, name: str, kind: TypeAdapter[Any]) -> Any:
 
 
 def of_model(which: str) -> dict[str, Any]:
-    """The origin of the version `NAME@ALIAS` or `NAME/NUMBER`: its commit, its verdict and each stage before it."""
+    """The origin of the version `NAME@ALIAS` or `NAME@NUMBER`: its commit, its verdict and each stage before it."""
     parts = re.fullmatch(r"([\w.-]+)(?:@(\w+)|/(\d+))", which)
     if not parts:
-        raise UsageError(f"{which}: not a version; write it as NAME@champion or NAME/3")
-    name, alias, number = parts.groups()
-    version = registry.get(name, alias) if alias else registry.version(name, int(number))
+        raise UsageError(f"{which}: not a version; write it as NAME@champion or NAME@3")
+    name, label = parts[1], parts[2] or parts[3]
+    version = registry.version(name, int(label)) if label.isdecimal() else registry.get(name, label)
     facts = described(version)
     return facts | {
         "champion": ledger.champion(name) == version.version,

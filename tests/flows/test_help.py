@@ -91,7 +91,7 @@ def test_names_are_completed_and_damaged_files_complete_nothing(checkout: Path) 
     assert completed("promote t") == ["tickets"]
     assert completed("diff o") == ["one", "other"]
     assert completion.stages("finetune@") == ["finetune@a", "finetune@b"]
-    assert completion.versions("headlines/") == ["headlines/1", "headlines/2"]
+    assert completion.versions("headlines@") == ["headlines@1", "headlines@2", "headlines@champion"]
     assert completion.served("headlines@c") == ["headlines@challenger", "headlines@champion"]
     for damaged in (b"promote: [", b"\xff\xfe", b"- a", b""):
         Path("params.yaml").write_bytes(damaged)

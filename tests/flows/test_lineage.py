@@ -56,6 +56,7 @@ def test_a_version_names_its_teachers_version_even_after_that_is_deleted(client:
     assert json.loads(late.tags["teachers"]) == made_from
     assert [lineage.of_model(f"{version.name}/1")["parents"] for version in (early, late)] == [made_from, made_from]
     assert "made from headlines version 2" in lineage.plain_model(lineage.of_model("late/1"))
+    assert lineage.of_model("late@1") == lineage.of_model("late/1"), "as other commands write a version"
     client.delete_registered_model("headlines")
     assert lineage.of_model("late/1")["parents"] == made_from
     assert lineage.of_model("early/1")["parents"] == []
