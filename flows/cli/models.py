@@ -105,7 +105,7 @@ def promote(
     instead_of: Annotated[int | None, typer.Option(help="only if this version is champion now")] = None,
     reason: Reason = "",
     service: Watched = "",
-    replay: Annotated[int | None, typer.Option(metavar="DAYS", min=1, help=REPLAY)] = None,
+    replay: Annotated[int | None, typer.Option(metavar="DAYS", min=1, max=36_500, help=REPLAY)] = None,
     dry: Annotated[bool, typer.Option("--dry", help=DRY)] = False,
     as_json: Annotated[bool, json_with(PROMOTED)] = False,
 ) -> None:

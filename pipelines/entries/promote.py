@@ -26,7 +26,7 @@ class Promote(Section):
     least_agreement: Fraction = 0.0  # the lowest share of rows for which it and the champion give the same answer
     # the largest share of stored requests that it may answer otherwise, and the difference of a number that counts
     max_changed: Fraction | None = None
-    replay_days: Annotated[int, Field(ge=1)] = 7  # the requests of so many days are answered again
+    replay_days: Annotated[int, Field(ge=1, le=36_500)] = 7  # the requests of so many days are answered again
     tolerance: Annotated[float, Field(ge=0)] = 0.1
     max_size_mb: Positive | None = None  # size of its weights, in 10^6 bytes
     max_p95_ms: Positive | None = None  # its 95th percentile latency for one row, on the machine that runs the gate

@@ -111,7 +111,7 @@ def taken_back(name: str, number: int, state: State) -> str:
     places = [place for place, entry in enumerate(state.entries) if entry.event.version == number]
     if not places or number in state.champions:
         return ""
-    back = next(entry.event for entry in state.entries[places[-1] :] if entry.event.action == "rollback")
+    back = next(entry.event for entry in state.entries[places[-1] + 1 :] if entry.event.action == "rollback")
     return (
         f"refused: {name} version {number} was champion until {back.actor} rolled it back ({back.reason}); "
         f"--version {number} promotes it anyway"

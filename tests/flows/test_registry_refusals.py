@@ -13,7 +13,8 @@ import pytest
 import bertline
 from pipelines.core.errors import InputError
 from pipelines.lifecycle import promotion, registry_refusals
-from pipelines.tracking import ledger, registry, registry_snapshot, store
+from pipelines.tracking import ledger, ledger_events, registry, registry_snapshot, store
+from pipelines.tracking.ledger_events import Action, Event, Kept
 from tests.support import commands, ledgers, servers, stores, users
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -75,6 +76,19 @@ def imported_by(line: str) -> str:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode in (1, 2), ended.stderr
     return ended.stdout
+
+
+def test_a_version_that_a_rollback_made_champion_was_taken_back_by_the_next_one() -> None:
+    rows: list[Kept] = []
+    promotions: list[tuple[Action, int, str]] = [("promote", number, "ann") for number in (1, 2, 3)]
+    for action, number, actor in (*promotions, ("rollback", 2, "ben"), ("rollback", 1, "eve")):
+        known = ledger_events.replay(rows)
+        event = Event(f"{len(rows)}", action, number, known.champion, *known.last, actor, f"to {number}")
+        rows.append(Kept(len(rows) + 1, 1000, event.text()))
+    state = ledger_events.replay(rows)
+    assert "until eve rolled it back (to 1)" in registry_refusals.taken_back("m", 2, state)
+    assert "until ben rolled it back (to 2)" in registry_refusals.taken_back("m", 3, state)
+    assert not registry_refusals.taken_back("m", 1, state)
 
 
 @pytest.mark.usefixtures("registered")

@@ -9,7 +9,9 @@ from typing import Any
 import mlflow
 import pytest
 
-from pipelines.core import paths, tables
+from pipelines.core import params, paths, tables
+from pipelines.core.errors import UsageError
+from pipelines.entries.promote import Promote
 from pipelines.inference.predictor import Predictor
 from pipelines.lifecycle import history, promotion
 from pipelines.serving.request_store import FOLDER, RequestStore
@@ -72,3 +74,12 @@ def test_the_share_that_would_change_may_refuse_and_is_in_the_ledger(second: reg
     assert 0 < numbers["changed"] <= 24, "other weights answer otherwise"
     assert reason.removeprefix("passed: ") in history.plain(listed)
     assert json.loads(registry.version("tiny", 2).tags["verdict"])["replay"] == numbers
+
+
+def test_more_days_than_a_calendar_has_are_refused_before_anything_is_measured(checkout: Path) -> None:
+    assert "36500" in commands.bertline("promote", "tiny", "--replay", "1000000").require(2).err
+    (checkout / "params.yaml").write_text(
+        tiny.PARAMS.replace("promote: {tiny: {", "promote: {tiny: {replay_days: 36501, ")
+    )
+    with pytest.raises(UsageError, match=r"promote\.tiny\.replay_days: .*36500"):
+        params.entry("promote", "tiny", Promote)
