@@ -99,16 +99,18 @@ class OnnxEncoder(runtimes.Onnx):
             self._open_head(path)
 
     def _open_head(self, path: Path) -> None:
-        """Open the masked-token head. Raises InputError if it does not take this encoder's states."""
+        """Open the masked-token head. Raises InputError if it does not take this encoder's states, or is damaged."""
         ids = np.ones((2, 2), np.int64)
         states = self.logits({"input_ids": ids, "attention_mask": ids, "token_type_ids": np.zeros_like(ids)})
         try:
             self._head = self.open_session(path)
-            width = self.piece_logits(states[:, 0]).shape[1]
+            logits = self.piece_logits(states[:, 0])
         except Exception as error:  # onnxruntime's own share no class
             raise InputError(f"{path}: not the head of this encoder ({one_line(error)}); export it again") from None
-        if width != self.vocab_size:
+        if (width := logits.shape[1]) != self.vocab_size:
             raise InputError(f"{path}: it has {width:,} pieces, the encoder {self.vocab_size:,}; export it again")
+        if not np.isfinite(logits).all():
+            raise InputError(f"{path}: it returns NaN or infinity; its weights are damaged, export it again")
 
     def _task(self, folder: OpenedFolder) -> Task:
         return Task(folder.path.name, EMBEDDING)

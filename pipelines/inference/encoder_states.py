@@ -55,8 +55,7 @@ class DividedModel:
     def answer(self, rows: pa.Table, states: np.ndarray) -> pa.Table:
         """Predictions for n rows by the head alone, given their states (n, F)."""
         (logits,) = self._head.run([LOGITS], {FEATURES: states})
-        if not np.isfinite(logits).all():
-            raise InputError("the model returns NaN or infinity: its weights are damaged, or training diverged")
+        runtimes.require_finite(logits)
         return decoding.FOR_KIND[self.predictor.task.kind](rows, pa.record_batch({}), list(logits), self.predictor.task)
 
     def _both(self, inputs: runtimes.Inputs) -> np.ndarray:

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipelines.core.errors import InputError, UsageError
+from pipelines.core.errors import InputError, RowError, UsageError
 from pipelines.core.opened_folder import Folder, OpenedFolder
 from pipelines.evaluation.predictions import Rows, softmax
-from pipelines.inference import encoder_runtimes
+from pipelines.inference import encoder_runtimes, runtimes
 from pipelines.inference.decoding import Outputs
 from pipelines.inference.embedding import TEXT
 from pipelines.inference.encoder_runtimes import Encoder
@@ -59,17 +59,17 @@ class MaskFiller(Predictor):
     def encode_and_mark(self, rows: Rows) -> Encoded:
         """The sequence of each text, which is never cut.
 
-        Raises InputError for a text without [MASK], or with more than `max_length` tokens.
+        Raises UsageError for a text without [MASK], and RowError for one with more than `max_length` tokens.
         """
         texts = inputs(rows, TEXT).column("text").to_pylist()
-        ids = [self._ids(text) for text in texts]
+        ids = [self._ids(number, text) for number, text in enumerate(texts)]
         columns = {
             "id": pa.array(map(str, range(len(ids))), pa.string()),
             "input_ids": pa.array(ids, pa.list_(pa.uint32())),
         }
         return pa.RecordBatch.from_pydict(columns), np.zeros(len(ids), bool)
 
-    def _ids(self, text: str) -> list[int]:
+    def _ids(self, number: int, text: str) -> list[int]:
         require_mask(text)
         parts = self.tokenizer.encode(text.split(MASK))
         ids = [self.tokenizer.cls_id]
@@ -77,7 +77,7 @@ class MaskFiller(Predictor):
             ids += [*([self.tokenizer.mask_id] if i else []), *parts.values[start:end].tolist()]
         ids.append(self.tokenizer.sep_id)
         if len(ids) > self.max_length:
-            raise InputError(f"the text has {len(ids)} tokens; the encoder takes {self.max_length}")
+            raise RowError("text", number, f"has {len(ids)} tokens; the encoder takes {self.max_length}")
         return ids
 
     def decode(self, rows: Rows, encoded: pa.RecordBatch, outputs: Outputs) -> pa.Table:
@@ -90,8 +90,9 @@ class MaskFiller(Predictor):
     def _guesses(self, ids: list[int], states: np.ndarray) -> list[list[dict[str, Any]]]:
         """The guesses for each [MASK] of one text, from the states (T, H) of its tokens."""
         masks = [i for i, piece in enumerate(ids) if piece == self.tokenizer.mask_id]
-        probabilities = softmax(self.encoder.piece_logits(states[masks]))  # (masks, V)
-        return [self._best(row) for row in probabilities]
+        logits = self.encoder.piece_logits(states[masks])  # (masks, V)
+        runtimes.require_finite(logits)
+        return [self._best(row) for row in softmax(logits)]
 
     def _best(self, probabilities: np.ndarray) -> list[dict[str, Any]]:
         """The likeliest pieces, given the probability of each piece of the vocabulary, (V,)."""
@@ -108,7 +109,10 @@ class MaskFiller(Predictor):
 def fill(folder: Path, text: str, top: int) -> list[list[Guess]]:
     """The `top` most probable pieces for each [MASK] in `text`, by the encoder in `folder`."""
     require_mask(text)
-    (answer,) = MaskFiller.load(folder, top=top).predict(pa.table({"text": [text]})).to_pylist()
+    try:
+        (answer,) = MaskFiller.load(folder, top=top).predict(pa.table({"text": [text]})).to_pylist()
+    except RowError as error:  # there is one row
+        raise InputError(f"the text {error.why}") from None
     return [[Guess(guess["piece"], guess["score"]) for guess in guesses] for guesses in answer["guesses"]]
 
 

@@ -8,13 +8,18 @@ from pathlib import Path
 import numpy as np
 
 from pipelines.core.errors import InputError, one_line, shown
+from pipelines.inference.encoder_runtimes import MASK_HEAD_FILE
 from pipelines.inference.runtimes import ONNX_FILE
 
 
 def require(folder: Path) -> None:
-    """Raise InputError if a weight of an export in `folder` is NaN or infinite; a cascade has two exports."""
-    for path in sorted(folder.rglob(ONNX_FILE)):
-        _require(path)
+    """Raise InputError if a weight of an export in `folder` is NaN or infinite.
+
+    A cascade has two exports, and an encoder a graph for its masked-token head.
+    """
+    for name in (ONNX_FILE, MASK_HEAD_FILE):
+        for path in sorted(folder.rglob(name)):
+            _require(path)
 
 
 def _require(path: Path) -> None:

@@ -96,8 +96,7 @@ class Predictor:
             together = np.repeat(chosen, 2) if twice else chosen
             inputs = model_inputs(ids, together, first_length, self.tokenizer.pad_id, self.max_length)
             logits = run(inputs)[: len(chosen)]
-            if not np.isfinite(logits).all():  # a weight is infinite, or a sum of large ones overflowed
-                raise InputError("the model returns NaN or infinity: its weights are damaged, or training diverged")
+            runtimes.require_finite(logits)
             outputs |= zip(chosen.tolist(), logits, strict=True)
         ordered: Iterator[np.ndarray] = (outputs[i] for i in range(len(ids.lengths)))
         return [[next(ordered) for _ in range(_count(request))] for request in requests]

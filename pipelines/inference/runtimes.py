@@ -204,6 +204,12 @@ def load(
     return RUNTIMES[runtime](folder, accelerate, threads, precision)
 
 
+def require_finite(outputs: np.ndarray) -> None:
+    """Raise InputError if an output is NaN or infinite: a weight is infinite, or a sum of large ones overflowed."""
+    if not np.isfinite(outputs).all():
+        raise InputError("the model returns NaN or infinity: its weights are damaged, or training diverged")
+
+
 def require_precision(precision: str, runtime: str, folder: Folder) -> None:
     """Raise UsageError if there is no such precision, or if `runtime` does not have it."""
     if precision not in PRECISIONS:

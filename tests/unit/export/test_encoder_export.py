@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ import yaml
 
 from pipelines.core import paths
 from pipelines.core.errors import InputError
+from pipelines.inference import onnx_numbers
 from pipelines.inference.embedding import Embedder
 from pipelines.inference.encoder_runtimes import MASK_HEAD_FILE, OnnxEncoder, TorchEncoder
 from pipelines.inference.fill_mask import MaskFiller
@@ -93,6 +95,27 @@ def test_another_runtime_is_refused(encoder: Path) -> None:
         MaskFiller.load(encoder / "model", "onnx")
     with pytest.raises(InputError, match="the runtime onnx has no bf16"):
         Embedder.load(encoder / "onnx", precision="bf16")
+
+
+def test_a_masked_token_head_with_a_weight_that_is_no_number_answers_nothing(damaged: Path) -> None:
+    onnx_numbers.require(damaged)
+    model = onnx.load(damaged / MASK_HEAD_FILE)
+    weight = next(tensor for tensor in model.graph.initializer if len(tensor.dims) == 2)
+    numbers = onnx.numpy_helper.to_array(weight).copy()
+    numbers[0, 0] = np.nan
+    weight.CopyFrom(onnx.numpy_helper.from_array(numbers, weight.name))
+    onnx.save(model, damaged / MASK_HEAD_FILE)
+    with pytest.raises(InputError, match=r"mask_head\.onnx: .* holds NaN or infinity"):
+        onnx_numbers.require(damaged)
+    with pytest.raises(InputError, match=r"mask_head\.onnx: it returns NaN or infinity"):
+        MaskFiller.load(damaged)
+
+
+def test_guesses_are_of_finite_numbers(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filler = MaskFiller.load(encoder / "onnx")
+    monkeypatch.setattr(filler.encoder, "piece_logits", lambda states: np.full((len(states), 9), np.nan, np.float32))
+    with pytest.raises(InputError, match="the model returns NaN or infinity"):
+        filler.predict(pa.table({"text": MASKED}))
 
 
 @pytest.mark.parametrize(
