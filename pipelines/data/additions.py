@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pipelines.core import params, paths
 from pipelines.core.errors import FindingsError, InputError, UsageError, shown
 from pipelines.core.schema import TARGETS
-from pipelines.data import appending, duplicates, inspection, split_rows
+from pipelines.data import appending, duplicates, file_form, split_rows
 from pipelines.data.corpora import custom
 from pipelines.data.findings import Findings
 from pipelines.data.formats import encodings
@@ -144,8 +144,8 @@ def _rows_there(raw: Path, task: Any, options: Params, addition: Addition) -> _T
 
 def _choose(addition: Addition, there: _There, task: Any, options: Params, findings: Findings) -> None:
     """Take the rows that are new. `findings` takes those that the entry cannot have."""
-    file, form = addition.file, inspection.form(addition.file)
-    if form["format"] not in inspection.TABLES:
+    file, form = addition.file, file_form.form(addition.file)
+    if form["format"] not in file_form.TABLES:
         raise InputError(f"{file}: no table; CSV, TSV, JSONL, Parquet or xlsx is expected")
     described = options.model_copy(update={"encoding": "utf-8", "delimiter": ",", "files": {"train": ""}, **form})
     fresh: dict[str, _Row] = {}

@@ -12,21 +12,13 @@ import numpy as np
 
 from pipelines.core.errors import FindingsError, InputError, shown
 from pipelines.core.schema import TARGETS
-from pipelines.data import doubts, duplicates, split_rows, table_columns
+from pipelines.data import doubts, duplicates, file_form, split_rows, table_columns
 from pipelines.data.corpora import custom
 from pipelines.data.findings import Findings
-from pipelines.data.formats import delimiters, encodings, workbooks
-from pipelines.data.formats.records import FORMATS, lines, plain, records
+from pipelines.data.formats import encodings, workbooks
+from pipelines.data.formats.records import plain, records
 from pipelines.data.own_params import Params
 
-TABLES = FORMATS  # of records
-BINARY = ("parquet", "xlsx")  # formats without an encoding
-SPLITS = {  # what names of files say, as words: "latest" is no test
-    "train": r"(?<![a-z])train(ing)?(set|data)?(?![a-z])|学習|訓練",
-    "test": r"(?<![a-z])test(ing)?(set|data)?(?![a-z])|評価",
-    "dev": r"(?<![a-z])(dev(elopment)?|val(id(ation)?)?)(set|data)?(?![a-z])",
-}
-TAGS = re.compile(r"\S+[ \t](.*[ \t])?(O|[BI]-\S+)$")
 JAPANESE = re.compile("[぀-ヿ㐀-鿿]")
 SHOWN = 5
 ALIKE = 0.8  # of two labels that may be one, misspelt
@@ -71,85 +63,20 @@ def inspect(files: Sequence[Path], text: str = "", label: str = "") -> Seen:
     if len(files) > 1:
         if len({file.parent for file in files}) > 1:
             raise InputError(f"{files[-1]}: it is in another folder than {first}; put the files of a corpus into one")
-        seen.keys |= {"source": str(first.parent), "files": {_split(file): file.name for file in files}}
+        seen.keys |= {"source": str(first.parent), "files": {file_form.split_said(file): file.name for file in files}}
         if len(seen.keys["files"]) < len(files):
             raise InputError(f"{first.parent}: two files of one split; names say train, dev or test")
-    seen.keys |= _form_of_all(files)
+    seen.keys |= file_form.of_all(files)
     if seen.keys["format"] == "xlsx" and len(sheets := workbooks.sheets_with_rows(first)) > 1:
         seen.keys["sheet"], *seen.other_sheets = sheets
-    if first.is_file() and seen.keys["format"] in TABLES:
+    if first.is_file() and seen.keys["format"] in file_form.TABLES:
         seen.keys |= _table(first, seen, text, label)
+    keys = dict(seen.keys)
     _count(seen)
+    if keys["format"] == "conll" and seen.keys["language"] == "ja" and "units" not in keys:
+        seen = Seen(keys | {"units": "characters"})  # no spaces divide its words, so its texts are others
+        _count(seen)
     return seen
-
-
-def split_of(file: Path) -> str:
-    """The split that a file's name says: train, test or dev; "" if it says none."""
-    return next((split for split, pattern in SPLITS.items() if re.search(pattern, file.stem.lower())), "")
-
-
-def _split(file: Path) -> str:
-    if split := split_of(file):
-        return split
-    raise InputError(f"{file}: its name does not say which split it is; rename it to train, dev or test")
-
-
-def _form_of_all(files: Sequence[Path]) -> dict[str, Any]:
-    """The form of the files. Raises InputError if two differ in it: an entry has one; ASCII is any encoding."""
-    first, *others = files
-    shared = form(first)
-    for file in others:
-        here = form(file)
-        if "encoding" not in shared and "encoding" in here and _is_ascii(first):
-            shared["encoding"] = here["encoding"]
-        for key, usual in (("format", ""), ("delimiter", ","), ("encoding", encodings.UTF_8)):
-            one, other = shared.get(key, usual), here.get(key, usual)
-            is_ascii = key == "encoding" and one != "utf-16" and other == usual and _is_ascii(file)
-            if one != other and not is_ascii:
-                raise InputError(f"{first} and {file}: their {key} is {one!r} and {other!r}; save both alike")
-    return shared
-
-
-def _is_ascii(file: Path) -> bool:
-    return file.is_file() and file.read_bytes().isascii()
-
-
-def form(file: Path) -> dict[str, Any]:
-    """The keys format, kind, encoding and delimiter of a file or folder. Raises InputError if it has no known form."""
-    suffix = file.suffix.lstrip(".").lower()
-    if file.is_dir():
-        if not any(file.glob("*/*.txt")):
-            raise InputError(f"{file}: a folder of a corpus has a folder for each label, with its texts as *.txt")
-        return {"format": "folder", "kind": "single", **_encoding(next(file.glob("*/*.txt")))}
-    if suffix in ("xls", "xlsb", "ods"):
-        raise InputError(f"{file}: a workbook of another form than xlsx; save it as xlsx, and name that file")
-    if suffix in BINARY:
-        return {"format": suffix}
-    encoding = _encoding(file)
-    if suffix == "json":
-        return {"format": "squad", "kind": "span", **encoding}
-    if suffix in ("tsv", "jsonl"):
-        return {"format": suffix, **encoding}
-    opener = encodings.opener(encoding.get("encoding", "utf-8")) or plain
-    head = [line for _, line in zip(range(200), lines(file, opener), strict=False)]
-    texts = [line for _, line in head if line.strip() and not line.startswith("-DOCSTART-")]
-    if texts and all(TAGS.match(line) for line in texts):
-        words = [line.split()[0] for line in texts]
-        units = {"units": "characters"} if all(len(word) == 1 for word in words) else {}
-        return {"format": "conll", "kind": "tagging", **encoding, **units}
-    if suffix not in ("csv", "txt"):
-        raise InputError(
-            f"{file}: not CSV, TSV, JSONL, Parquet, xlsx, SQuAD's JSON, CoNLL's columns or a folder per label"
-        )
-    delimiter = delimiters.likeliest(file, opener)
-    return {"format": "csv", **encoding, **({"delimiter": delimiter} if delimiter != "," else {})}
-
-
-def _encoding(file: Path) -> dict[str, str]:
-    name = encodings.reads_as(file)
-    if not name:
-        raise InputError(f"{file}: its bytes are no text in a known encoding; save it as UTF-8")
-    return {"encoding": name} if name != encodings.UTF_8 else {}
 
 
 def _table(file: Path, seen: Seen, text: str, label: str) -> dict[str, Any]:
@@ -207,7 +134,7 @@ def _count(seen: Seen) -> None:
     distinct = sorted(first)[: duplicates.MAX_ROWS]
     seen.similar = len(distinct) - len({*duplicates.together(distinct)})
     seen.keys["language"] = "ja" if sum(bool(JAPANESE.search(text)) for text in first) > len(first) / 2 else "en"
-    if seen.kind == "tagging" and seen.keys["format"] in TABLES and seen.keys["language"] == "ja":
+    if seen.kind == "tagging" and seen.keys["format"] in file_form.TABLES and seen.keys["language"] == "ja":
         seen.keys["units"] = "characters"  # no spaces divide its words
     if seen.kind == "span" and seen.labels["unanswerable"]:
         seen.keys["unanswerable"] = True
@@ -260,7 +187,7 @@ def _name_labels(seen: Seen) -> None:
 def sentences(seen: Seen) -> list[str]:
     """A line for each thing that was seen."""
     keys, total = seen.keys, sum(seen.rows.values())
-    form = keys["format"] + ("" if keys["format"] in BINARY else f" in {keys.get('encoding', 'utf-8')}")
+    form = keys["format"] + ("" if keys["format"] in file_form.BINARY else f" in {keys.get('encoding', 'utf-8')}")
     form += f", columns separated by {keys['delimiter']!r}" if "delimiter" in keys else ""
     form += f", sheet {keys['sheet']!r}" if "sheet" in keys else ""
     report = [f"{keys['source']}: {form}; {total:,} rows of kind {seen.kind}, language {keys['language']}"]

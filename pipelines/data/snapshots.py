@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pipelines.core.errors import FindingsError, InputError, UsageError, choices, one_line
-from pipelines.data import inspection, s3_files, shards
+from pipelines.data import file_form, s3_files, shards
 from pipelines.data.database_rows import SCHEMES, Database
 
 S3 = "s3"
@@ -144,7 +144,7 @@ def _assembled(files: Sequence[Path], parts: Path, place: Path, divided: bool) -
         return parts.rename(place)
     splits: dict[str, list[Path]] = {}
     for file in files:
-        splits.setdefault(inspection.split_of(file) if divided else "", []).append(file)
+        splits.setdefault(file_form.split_of(file) if divided else "", []).append(file)
     if len(splits) == 1:
         place = place.with_name(f"{place.name}{suffix}")
         shards.join(files, place)

@@ -9,7 +9,8 @@ from typing import Any
 from pipelines.core import paths, yaml_file
 from pipelines.core.errors import UsageError
 from pipelines.data import recipes
-from pipelines.data.inspection import TABLES, Seen
+from pipelines.data.file_form import TABLES
+from pipelines.data.inspection import Seen
 from pipelines.graph import checking
 
 Entries = dict[str, tuple[str, str, dict[str, Any]]]  # section -> name, comment, entry

@@ -167,8 +167,10 @@ def _of_format(path: Path, split: str, params: Params, findings: Findings) -> It
         yield from (Read(f"id {row['id']}", row) for row in questions(path, encoding))
     elif params.format == "conll":
         opener = encodings.opener(params.encoding) or plain
+        between = "" if params.units == "characters" else " "  # as a person writes the text that is asked about
         for number, sentence in enumerate(conll.sentences(path, opener=opener)):
-            yield Read(sentence.place, conll.row(path, sentence, f"{'row' if params.split else split}-{number}"))
+            row_id = f"{'row' if params.split else split}-{number}"
+            yield Read(sentence.place, conll.row(path, sentence, row_id, between))
     elif params.format == "folder":
         yield from (Read(*document) for document in folders.documents(path, params.kind == "single", encoding))
     else:

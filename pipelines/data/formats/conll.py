@@ -28,7 +28,7 @@ def sentences(path: Path, word: int = 0, tag: int = -1, opener: Opener = plain) 
                 f"{path}: line {number}: it holds U+{ord(end[0]):04X}, which ends a line for some programs and is a "
                 "part of a word for others; end lines by LF or CRLF, and take it out of words"
             )
-        fields = line.split("\t") if "\t" in line else line.split()
+        fields = fields_of(line)
         if not any(fields) or fields[0] == "-DOCSTART-":
             if words:
                 yield Sentence(f"line {start}", words, tags)
@@ -46,13 +46,18 @@ def sentences(path: Path, word: int = 0, tag: int = -1, opener: Opener = plain) 
         yield Sentence(f"line {start}", words, tags)
 
 
-def row(path: Path, sentence: Sentence, row_id: str) -> Record:
-    """A row of kind `tagging`: the words with spaces between them, and the entities as characters of that text."""
+def fields_of(line: str) -> list[str]:
+    """The columns of a line: between tabs if it has any, else between spaces."""
+    return line.split("\t") if "\t" in line else line.split()
+
+
+def row(path: Path, sentence: Sentence, row_id: str, between: str = " ") -> Record:
+    """A row of kind `tagging`: the words with `between` joining them, and the entities as characters of that text."""
     starts: list[int] = []
-    end = -1
+    at = 0
     for word in sentence.words:
-        starts.append(end + 1)
-        end += 1 + len(word)
+        starts.append(at)
+        at += len(word) + len(between)
     try:
         word_spans = entities(sentence.tags)
     except ValueError as error:
@@ -61,7 +66,7 @@ def row(path: Path, sentence: Sentence, row_id: str) -> Record:
         {"start": starts[first], "end": starts[last] + len(sentence.words[last]), "label": label}
         for first, last, label in word_spans
     ]
-    return {"id": row_id, "text": " ".join(sentence.words), "entities": spans}
+    return {"id": row_id, "text": between.join(sentence.words), "entities": spans}
 
 
 def entities(tags: Sequence[str]) -> list[tuple[int, int, str]]:

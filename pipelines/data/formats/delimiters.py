@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from pipelines.data.formats.records import Opener, lines, plain
+from pipelines.data.formats.records import MAX_LINE_BYTES, Opener, lines, plain
 
 KNOWN = (",", "\t", ";", "|")
 LINES = 50  # of a file that are looked at
@@ -39,6 +39,26 @@ def likeliest(path: Path, opener: Opener = plain) -> str:
         if names > 1:
             scores[delimiter] = (counts[names] / counts.total(), names)
     return max(scores, key=lambda delimiter: scores[delimiter], default=",")
+
+
+def has_quotes(path: Path, opener: Opener = plain) -> bool:
+    """Return whether a cell of a file with tabs begins with a quote, which CSV and TSV read in two ways."""
+    return any(cell.startswith('"') for _, line in lines(path, opener) for cell in line.split("\t"))
+
+
+def is_csv(path: Path, opener: Opener = plain) -> bool:
+    """Return whether quotes around cells of a file with tabs are those of CSV, and no characters of the cells.
+
+    A quote that is a character is closed nowhere, or only lines below: then fewer records have all columns.
+    """
+    texts = [line for _, line in lines(path, opener)]
+    csv.field_size_limit(MAX_LINE_BYTES)
+    reader = csv.reader((f"{line}\n" for line in texts), delimiter="\t", strict=True)
+    try:
+        widths = [len(fields) for fields in reader if fields]
+    except csv.Error:
+        return False
+    return widths.count(widths[0]) >= sum(line.count("\t") + 1 == widths[0] for line in texts) if widths else False
 
 
 def _records(texts: Iterable[str], delimiter: str) -> Iterator[list[str]]:

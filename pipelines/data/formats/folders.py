@@ -7,11 +7,23 @@ from pipelines.core.errors import InputError, UnreadableError
 from pipelines.data.formats.records import MAX_LINE_BYTES, Place, Record
 
 
+def files(folder: Path, labelled: bool) -> list[Path]:
+    """The *.txt files: <label>/<file>.txt if `labelled`, else all below `folder`. Names that begin with a dot are none.
+
+    Notebooks and macOS leave copies under such names.
+    """
+    return sorted(
+        file
+        for file in folder.glob("*/*" if labelled else "**/*")
+        if file.suffix.lower() == ".txt" and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    )
+
+
 def documents(folder: Path, labelled: bool, encoding: str = "utf-8-sig") -> Iterator[tuple[Place, Record]]:
     """A row for each *.txt file: kind `single` from <label>/<file>.txt if `labelled`, else kind `text`."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
-    for file in sorted(folder.glob("*/*.txt" if labelled else "**/*.txt")):
+    for file in files(folder, labelled):
         place = str(file.relative_to(folder))
         if file.is_symlink() or file.parent.is_symlink() or not file.is_file():
             raise InputError(f"{file}: a link, a folder or a device; a folder of texts holds plain files")

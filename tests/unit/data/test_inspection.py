@@ -5,11 +5,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from bertline import input_rows
 from pipelines.core.errors import InputError
 from pipelines.data import inspection
+from pipelines.data.corpora import custom
 from pipelines.graph import new_entries
 
 LINES = [f"word {i * i} x,{'ab'[i % 2]}" for i in range(40)]
+
+
+WORDS = (("東京都", "B-LOC"), ("へ", "O"), ("三好", "B-PER"), ("葵", "I-PER"), ("と", "O"), ("行く", "O"))
+SENTENCE = "東京都へ三好葵と行く"
+ENTITIES = [{"start": 0, "end": 3, "label": "LOC"}, {"start": 4, "end": 7, "label": "PER"}]
 
 
 def csv(path: Path, encoding: str = "utf-8", delimiter: str = ",", first: str = "x") -> Path:
@@ -29,18 +36,6 @@ def test_whole_numbers_that_pandas_wrote_as_floats_are_labels(checkout: Path) ->
     )
     with pytest.raises(InputError, match=r"a\.parquet: no row has a label; a\.parquet: row 1: the label is 0\.5"):
         inspection.inspect([Path("a.parquet")])
-
-
-@pytest.mark.parametrize(
-    ("name", "split"),
-    [
-        *(("train", "train"), ("pairs_train", "train"), ("Training-Data", "train"), ("trainset2", "train")),
-        *(("test", "test"), ("x.test.2024", "test"), ("dev", "dev"), ("validation", "dev"), ("my_val", "dev")),
-        *(("latest", ""), ("contest", ""), ("interval", ""), ("reviews_value", ""), ("constraint", ""), ("device", "")),
-    ],
-)
-def test_the_words_of_a_name_say_its_split(name: str, split: str) -> None:
-    assert inspection.split_of(Path(f"{name}.csv")) == split
 
 
 @pytest.mark.parametrize(
@@ -72,3 +67,29 @@ def test_a_name_that_yaml_reads_as_another_value_stands_in_quotes(name: str, che
     new_entries.write(Path("params.yaml"), new_entries.entries(name, seen))
     new_entries.write(Path("params.yaml"), new_entries.entries("other", seen))
     assert f"{name}-baseline" in Path("params.yaml").read_text()
+
+
+def tags(by_character: bool) -> str:
+    """A sentence in CoNLL's columns, a line for each word or each character."""
+    if not by_character:
+        return "".join(f"{word}\t{tag}\n" for word, tag in WORDS) + "\n"
+    lines = [
+        f"{character}\t{tag if i == 0 else tag.replace('B-', 'I-')}\n"
+        for word, tag in WORDS
+        for i, character in enumerate(word)
+    ]
+    return "".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("by_character", [True, False])
+def test_a_japanese_tagger_learns_the_texts_that_it_is_sent(by_character: bool, checkout: Path) -> None:
+    Path("names.conll").write_text(tags(by_character) * 3, encoding="utf-8")
+    seen = inspection.inspect([Path("names.conll")])
+    keys = {key: value for key, value in seen.keys.items() if key != "source"}
+    assert (seen.rows, keys["units"], keys["language"]) == ({"train": 3}, "characters", "ja")
+    params = custom.Params(**keys)
+    task = custom.task(Path("names.conll"), "", params)
+    rows = list(custom.parse(Path("names.conll"), task, "train", params))
+    assert [(row["text"], row["entities"]) for row in rows] == [(SENTENCE, ENTITIES)] * 3
+    asked = input_rows.rows(task, ([list(SENTENCE)],)).table.column("text").to_pylist()
+    assert asked == [SENTENCE], "the Python door joins words as the rows do"

@@ -1,0 +1,102 @@
+"""The form of a file of one's own, and the split that it is: told by its name and its first lines."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipelines.core.errors import InputError
+from pipelines.data.formats import conll, delimiters, encodings, folders
+from pipelines.data.formats.records import FORMATS, Opener, lines, plain
+
+TABLES = FORMATS  # of records
+CSV_WITH_TABS = {"format": "csv", "delimiter": "\t"}
+BINARY = ("parquet", "xlsx")  # formats without an encoding
+SPLITS = {  # what names of files say, as words: "latest" is no test
+    "train": r"(?<![a-z])train(ing)?(set|data)?(?![a-z])|学習|訓練",
+    "test": r"(?<![a-z])test(ing)?(set|data)?(?![a-z])|評価|テスト",
+    "dev": r"(?<![a-z])(dev(elopment)?|val(id(ation)?)?)(set|data)?(?![a-z])|検証|開発",
+}
+TAGS = re.compile(r"([^\t]+\t|\S+ )(.*[ \t])?(O|[BI]-\S+)$")
+
+
+def split_of(file: Path) -> str:
+    """The split that a file's name says: train, test or dev; "" if it says none."""
+    return next((split for split, pattern in SPLITS.items() if re.search(pattern, file.stem.lower())), "")
+
+
+def split_said(file: Path) -> str:
+    """The split that a file's name says. Raises InputError if it says none."""
+    if split := split_of(file):
+        return split
+    raise InputError(f"{file}: its name does not say which split it is; rename it to train, dev or test")
+
+
+def of_all(files: Sequence[Path]) -> dict[str, Any]:
+    """The form of the files. Raises InputError if two differ in it: an entry has one; ASCII is any encoding."""
+    first, *others = files
+    forms = {file: form(file) for file in files}
+    if any(CSV_WITH_TABS.items() <= here.items() for here in forms.values()):
+        for file, here in forms.items():
+            if here["format"] == "tsv" and not delimiters.has_quotes(file, _opener(here)):  # it is both
+                here |= CSV_WITH_TABS
+    shared = forms[first]
+    for file in others:
+        here = forms[file]
+        if "encoding" not in shared and "encoding" in here and _is_ascii(first):
+            shared["encoding"] = here["encoding"]
+        for key, usual in (("format", ""), ("delimiter", ","), ("encoding", encodings.UTF_8)):
+            one, other = shared.get(key, usual), here.get(key, usual)
+            is_ascii = key == "encoding" and one != "utf-16" and other == usual and _is_ascii(file)
+            if one != other and not is_ascii:
+                raise InputError(f"{first} and {file}: their {key} is {one!r} and {other!r}; save both alike")
+    return shared
+
+
+def _is_ascii(file: Path) -> bool:
+    return file.is_file() and file.read_bytes().isascii()
+
+
+def form(file: Path) -> dict[str, Any]:
+    """The keys format, kind, encoding and delimiter of a file or folder. Raises InputError if it has no known form."""
+    suffix = file.suffix.lstrip(".").lower()
+    if file.is_dir():
+        if not (texts := folders.files(file, labelled=True)):
+            raise InputError(f"{file}: a folder of a corpus has a folder for each label, with its texts as *.txt")
+        return {"format": "folder", "kind": "single", **_encoding(texts[0])}
+    if suffix in ("xls", "xlsb", "ods"):
+        raise InputError(f"{file}: a workbook of another form than xlsx; save it as xlsx, and name that file")
+    if suffix in BINARY:
+        return {"format": suffix}
+    encoding = _encoding(file)
+    if suffix == "json":
+        return {"format": "squad", "kind": "span", **encoding}
+    if suffix == "jsonl":
+        return {"format": suffix, **encoding}
+    opener = _opener(encoding)
+    if suffix == "tsv":
+        is_csv = delimiters.has_quotes(file, opener) and delimiters.is_csv(file, opener)
+        return {**(CSV_WITH_TABS if is_csv else {"format": suffix}), **encoding}
+    head = [line for _, line in zip(range(200), lines(file, opener), strict=False)]
+    tagged = [line for _, line in head if line.strip() and not line.startswith("-DOCSTART-")]
+    if tagged and all(TAGS.match(line) for line in tagged):
+        words = [conll.fields_of(line)[0] for line in tagged]
+        units = {"units": "characters"} if all(len(word) == 1 for word in words) else {}
+        return {"format": "conll", "kind": "tagging", **encoding, **units}
+    if suffix not in ("csv", "txt"):
+        raise InputError(
+            f"{file}: not CSV, TSV, JSONL, Parquet, xlsx, SQuAD's JSON, CoNLL's columns or a folder per label"
+        )
+    delimiter = delimiters.likeliest(file, opener)
+    return {"format": "csv", **encoding, **({"delimiter": delimiter} if delimiter != "," else {})}
+
+
+def _opener(keys: Mapping[str, str]) -> Opener:
+    return encodings.opener(keys.get("encoding", encodings.UTF_8)) or plain
+
+
+def _encoding(file: Path) -> dict[str, str]:
+    name = encodings.reads_as(file)
+    if not name:
+        raise InputError(f"{file}: its bytes are no text in a known encoding; save it as UTF-8")
+    return {"encoding": name} if name != encodings.UTF_8 else {}
