@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipelines.core import params, plugins, resources
 from pipelines.core.errors import UsageError, choices
 from pipelines.core.section import Section
@@ -88,8 +86,7 @@ def require_entry(name: str, *sections: str) -> None:
 def stages_of_graph() -> dict[str, Any]:
     """The stages of dvc.yaml, to which a user may have added; none where there is no such file."""
     graph = Path(code_manifest.FILE)
-    stages: dict[str, Any] = yaml.safe_load(graph.read_text(encoding="utf-8"))["stages"] if graph.is_file() else {}
-    return stages
+    return code_manifest.in_graph(graph) if graph.is_file() else {}
 
 
 def _require_stage(stage: str, key: str, checked: Entries, where: str) -> None:

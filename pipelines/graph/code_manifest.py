@@ -38,10 +38,27 @@ def stages(
         graph: the dvc.yaml; by default that of `root`.
     """
     imported = {} if imported is None else imported
-    listed = yaml.safe_load((graph or root / FILE).read_text(encoding="utf-8"))["stages"]
+    listed = in_graph(graph or root / FILE)
     commands = {name: COMMAND.match(first(entry.get("do", entry)["cmd"])) for name, entry in listed.items()}
     modules = {name: match[1].replace(".", "/") + ".py" for name, match in commands.items() if match}
     return {name: closure(file, root, imported) for name, file in modules.items()}
+
+
+def in_graph(graph: Path) -> dict[str, Any]:
+    """The stages of a dvc.yaml as they are written there. Raises UsageError if it has none, or one has no command."""
+    try:
+        values = yaml.safe_load(graph.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError) as error:
+        raise UsageError(f"{graph}: not readable as YAML: {' '.join(str(error).split())[:300]}") from None
+    listed = values.get("stages") if isinstance(values, dict) else None
+    if not isinstance(listed, dict):
+        raise UsageError(f"{graph}: no `stages:` with the stages of the graph")
+    for name, entry in listed.items():
+        inner = entry.get("do", entry) if isinstance(entry, dict) else None
+        command = inner.get("cmd") if isinstance(inner, dict) else None
+        if not (isinstance(command, str | list) and command and isinstance(first(command), str)):
+            raise UsageError(f"{graph}: stages.{name}: no `cmd:` with a command")
+    return listed
 
 
 def first(command: str | list[str]) -> str:

@@ -8,7 +8,7 @@ import pytest
 from pipelines.core import params, plugins, resources
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Section
-from pipelines.graph import checking
+from pipelines.graph import checking, code_manifest
 from tests.support.places import ROOT
 
 GOOD = """
@@ -130,6 +130,26 @@ def test_keys_that_a_plugin_owns_are_asked_of_it(entry: str, message: str, check
     with pytest.raises(UsageError) as caught:
         checking.check_options(checking.check())
     assert str(caught.value).startswith(f"params.yaml: {message}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("stages:\n<<<<<<< HEAD\n  a: {cmd: x}\n", "not readable as YAML: .*line [34]"),
+        ("", "no `stages:`"),
+        ("- a\n", "no `stages:`"),
+        ("stages:\n", "no `stages:`"),
+        ("stages: {a: {outs: [b]}}\n", r"stages\.a: no `cmd:`"),
+        ("stages: {a: {foreach: [b], do: x}}\n", r"stages\.a: no `cmd:`"),
+        ("stages: {a: {cmd: []}}\n", r"stages\.a: no `cmd:`"),
+    ],
+)
+def test_a_graph_that_cannot_be_read_is_one_sentence(text: str, message: str, checkout: Path) -> None:
+    (checkout / "dvc.yaml").write_text(text)
+    (checkout / "params.yaml").write_text(GOOD + "resources: {stages: {a: {threads: 1}}}\n")
+    for reads in (checking.check, lambda: code_manifest.stages(graph=Path("dvc.yaml"))):
+        with pytest.raises(UsageError, match=f"^dvc.yaml: {message}"):
+            reads()
 
 
 @pytest.mark.parametrize("name", plugins.names(params.ENTRIES))
