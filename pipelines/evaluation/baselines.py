@@ -173,12 +173,19 @@ class UsualTag:
                 labels_of.setdefault(text[entity["start"] : entity["end"]], Counter())[entity["label"]] += 1
         whole = "\n".join(texts)
         usual = {name: labels.most_common(1)[0] for name, labels in labels_of.items()}
-        self._names = {name: label for name, (label, count) in usual.items() if count * 2 > whole.count(name)}
+        self._names = {name: label for name, (label, count) in usual.items() if count * 2 > self._places(name, whole)}
         self.parameters = len(self._names)
         longest_first = sorted(self._names, key=lambda name: (-len(name), name))
-        edge = r"\b" if self.task.units == "words" else ""
-        self._pattern = re.compile(edge + "(?:" + "|".join(map(re.escape, longest_first)) + ")" + edge)
+        first, last = (r"(?<!\w)", r"(?!\w)") if self.task.units == "words" else ("", "")
+        self._pattern = re.compile(first + "(?:" + "|".join(map(re.escape, longest_first)) + ")" + last)
         return self
+
+    def _places(self, name: str, text: str) -> int:
+        """The number of places of a name in a text; of a name of words, none is inside a longer word."""
+        if self.task.units != "words":
+            return text.count(name)
+        spans = (match.span() for match in re.finditer(re.escape(name), text))
+        return sum(not re.search(r"\w", text[max(0, start - 1) : start] + text[end : end + 1]) for start, end in spans)
 
     def predict(self, rows: Rows) -> pa.Table:
         """Predictions; entities have no scores, as nothing here is a probability."""

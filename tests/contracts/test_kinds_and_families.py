@@ -15,6 +15,7 @@ from pipelines.compression import variant
 from pipelines.core import schema
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.resources import Resources
+from pipelines.core.task import Task
 from pipelines.entries.baseline import Baseline
 from pipelines.entries.finetune import Finetune
 from pipelines.evaluation import baselines
@@ -191,6 +192,19 @@ def test_a_baseline_answers_as_all_its_rows_do() -> None:
         pa.array([[]] * questions.num_rows, questions.schema.field("answers").type),
     )
     assert baselines.for_task(TASKS["span"], Baseline(task="t")).fit(none).predict(none).num_rows == none.num_rows
+
+
+def test_a_baseline_of_tags_takes_names_as_words() -> None:
+    text = "U.S. men, Acme Inc. left Iran ; Iranian and Iranians stayed"
+    places = ["U.S.", "Acme Inc.", "Iran"]
+    names = [{"start": text.index(name), "end": text.index(name) + len(name), "label": "ORG"} for name in places]
+    table = pa.table({"id": ["1"], "text": [text], "entities": [names]})
+    for units, text_of_units in (("words", text), ("characters", "".join(places))):
+        task = Task("t", "tagging", ("ORG",), "f1", units=units)
+        fitted = baselines.for_task(task, Baseline(task="t")).fit(table)
+        (answer,) = fitted.predict(pa.table({"id": ["1"], "text": [text_of_units]})).to_pylist()
+        predicted = [text_of_units[entity["start"] : entity["end"]] for entity in answer["entities"]]
+        assert predicted == (places if units == "words" else places[:2]), "a character is no edge of a word"
 
 
 def test_options_that_a_kind_lacks_fail_in_one_sentence(checkout: Path) -> None:
