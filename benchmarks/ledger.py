@@ -57,7 +57,10 @@ def claim(name: str, seconds: list[float], aim: float | None) -> harness.Claim:
 def main() -> None:
     options = harness.arguments(__doc__ or "")
     most, here = 200 if options.quick else 1000, Path.cwd()
-    with tempfile.TemporaryDirectory() as place, servers.mlflow(Path(place) / "server") as server:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        servers.running(servers.Mlflow(Path(place) / "server")) as server,
+    ):
         os.chdir(place)
         os.environ["MLFLOW_TRACKING_URI"] = server.address
         client = store.connect()

@@ -9,7 +9,6 @@ which the system takes back when others need them, and (`own`) without them.
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -59,6 +58,7 @@ def train(rows: int, way: str) -> dict[str, float]:
     from pipelines.core.resources import Resources
     from pipelines.core.task import Task
     from pipelines.entries.finetune import Finetune
+    from pipelines.measurement.interleaved_worker import peak_mb
     from pipelines.training import losses, strategies
     from pipelines.training.batches import Encoded, RowBatches
     from pipelines.training.distributed import fitting
@@ -82,8 +82,7 @@ def train(rows: int, way: str) -> dict[str, float]:
         start = time.perf_counter()
         fit(model, loss, batches, entry, groups=groups, kind=task.kind)
         seconds = time.perf_counter() - start
-    whole = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"seconds": seconds, "megabytes": whole, "own_megabytes": own_bytes[0]}
+    return {"seconds": seconds, "megabytes": peak_mb(), "own_megabytes": own_bytes[0]}
 
 
 def set_up() -> None:

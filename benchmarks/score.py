@@ -9,7 +9,6 @@ benchmarks/score_processes.py compares several processes with one.
 """
 
 import multiprocessing
-import resource
 import shutil
 import statistics
 import sys
@@ -31,6 +30,7 @@ from pipelines.core.ragged import Ragged, model_inputs
 from pipelines.inference import encoder_states
 from pipelines.inference.encoder_states import DividedModel
 from pipelines.inference.predictor import Predictor
+from pipelines.measurement.interleaved_worker import peak_mb
 from pipelines.scoring import audit, job, job_folders, job_record, manifest, partition_scoring, partitions
 from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.quarantine import Limit
@@ -95,7 +95,7 @@ def alone(folder: Path, source: Path, target: Path) -> tuple[float, float]:
     threads.use(1)
     began = time.process_time()
     scored(folder, source, target)
-    return time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return time.process_time() - began, peak_mb()
 
 
 def in_new_process(*arguments: Path) -> tuple[float, float]:
