@@ -42,7 +42,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "tagging": ("f1", "precision", "recall"),
 }
 
-# The ways to normalize answers before they are compared; see evaluation/squad.
+# The ways to normalize answers before they are compared; see evaluation/answer_scores.py.
 NORMALIZATIONS = ("squad", "nfkc", "jglue", "jaquad")
 
 # The columns of a request for predictions: the rows without id and target.

@@ -102,6 +102,8 @@ def best_threshold(
     """The best F1 of any threshold on `no_answer`, and that threshold (find_best_thresh of the 2.0 script).
 
     A question is answered by its `best` span if its `no_answer` does not exceed the threshold, and by "" otherwise.
+    On a question without an answer, a `best` such as "the", which normalizes to nothing, is right here as in `f1`; the
+    script counts it as wrong.
     """
     both = [
         (best_of(b, g, normalization)[1], best_of("", g, normalization)[1]) for b, g in zip(best, gold, strict=True)

@@ -244,7 +244,7 @@ def _least_difference(challenger: Measured, champion: Measured, confidence: floa
 
 
 def _difference(first: OfRows, second: OfRows) -> OfRows:
-    """The score `one` minus the score `other`, on the same rows."""
+    """The score `first` minus the score `second`, on the same rows."""
     return lambda rows: first(rows) - second(rows)
 
 

@@ -14,7 +14,7 @@ class Point(NamedTuple):
 
 
 def beats(first: Point, second: Point) -> bool:
-    """Return whether `one` costs no more and scores no less than `other`, and is better in one of the two."""
+    """Return whether `first` costs no more and scores no less than `second`, and is better in one of the two."""
     return first.x <= second.x and first.score >= second.score and (first.x, first.score) != (second.x, second.score)
 
 

@@ -88,7 +88,7 @@ def doubts(sections: Sections, scored: Collection[str]) -> list[str]:
 
 
 def names(sections: Sections, *chosen: str) -> list[str]:
-    """The names of the entries in the `wanted` sections of params.yaml."""
+    """The names of the entries in the `chosen` sections of params.yaml."""
     return [name for section in chosen for name in sections.get(section) or {}]
 
 
