@@ -36,6 +36,18 @@ class UnreadableError(InputError):
         self.path, self.place, self.encoding = path, place, encoding
 
 
+class RowError(InputError):
+    """One of several rows is wrong; `row` counts from the first of them, as the message does."""
+
+    def __init__(self, column: str, row: int, why: str) -> None:
+        super().__init__(f"{column}: row {row} {why}")
+        self.column, self.row, self.why = column, row, why
+
+    def after(self, rows: int) -> "RowError":
+        """The same error with so many rows before these."""
+        return RowError(self.column, self.row + rows, self.why)
+
+
 class FindingsError(InputError):
     """One or several findings about the same input; a stage that fails prints a line for each of the first."""
 

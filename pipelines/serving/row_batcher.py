@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, RowError
 from pipelines.core.schema import INPUTS
 from pipelines.inference.predictor import Predictor
 from pipelines.serving.admission import FairQueue, Part, Predicted, Speed
@@ -69,6 +69,9 @@ class RowBatcher:
             if len(answers) == 1:
                 return await answers[0]
             return _joined(await asyncio.gather(*answers))
+        except RowError as error:  # it counts rows from the first one of its part
+            failed = next(number for number, answer in enumerate(answers) if _failed_with(answer) is error)
+            raise error.after(sum(part.num_rows for part in parts[:failed])) from None
         finally:
             for answer in answers:
                 answer.cancel()
@@ -128,6 +131,7 @@ class RowBatcher:
                 try:
                     start = time.perf_counter()
                     predicted, tokens = await self._run([part], self.predictor)
+                    self._count([part], time.perf_counter() - start, self.predictor)
                     _note([part], tokens, start)
                     _deliver([part], predicted)
                     continue
@@ -214,6 +218,10 @@ def _note(parts: list[Part], tokens: list[int], began: float) -> None:
     for part, count in zip(parts, tokens, strict=False):  # no counts if there are no records
         if part.work:
             part.work.run(count, began, ended)
+
+
+def _failed_with(answer: asyncio.Future[Predicted]) -> BaseException | None:
+    return answer.exception() if answer.done() and not answer.cancelled() else None
 
 
 def _joined(parts: list[Predicted]) -> Predicted:

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from flows.local.http_service import ask
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, RowError
 from pipelines.inference.predictor import Predictor
-from pipelines.serving import admission, problems
+from pipelines.serving import admission, problems, row_batcher
 from pipelines.serving.admission import BusyError, FairQueue, Speed
 from pipelines.serving.keys import Keys
 from pipelines.serving.model_threads import ModelThreads
@@ -295,7 +295,9 @@ def test_a_row_that_fails_fails_no_other_request(folder: Path, monkeypatch: pyte
 
     async def together(batcher: RowBatcher) -> Any:
         texts = ["犬", "bad", "映画", "試合", "bad", "a"]
-        return await asyncio.gather(*(batcher.predict(batch(text)) for text in texts), return_exceptions=True)
+        answers = await asyncio.gather(*(batcher.predict(batch(text)) for text in texts), return_exceptions=True)
+        assert batcher.rows == 4, "those that ran alone count too"
+        return answers
 
     results = run(predictor, together, workers=1)
     assert [type(result).__name__ for result in results] == [
@@ -306,6 +308,25 @@ def test_a_row_that_fails_fails_no_other_request(folder: Path, monkeypatch: pyte
         "RuntimeError",
         "Predicted",
     ]
+
+
+def test_a_wrong_row_has_its_number_in_the_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = Predictor.load(folder)
+    encode = predictor.encode_and_mark
+
+    def failing(rows: pa.RecordBatch) -> Encoded:
+        texts = rows.column("text").to_pylist()
+        if "bad" in texts:
+            raise RowError("text", texts.index("bad"), "is bad")
+        return encode(rows)
+
+    async def in_parts(batcher: RowBatcher) -> None:
+        monkeypatch.setattr(predictor, "encode_and_mark", failing)
+        batcher.budget = sum(row_batcher.costs(batch("犬と映画", "映画"), predictor))
+        await batcher.predict(batch("犬と映画", "映画", "犬と映画", "bad", "映画"))
+
+    with pytest.raises(RowError, match=r"^text: row 3 is bad$"):
+        run(predictor, in_parts)
 
 
 def test_a_model_that_returns_nan_is_no_fault_of_the_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from transformers import AutoModelForMaskedLM, AutoTokenizer, FillMaskPipeline
 
 from pipelines.core.errors import InputError, UsageError
-from pipelines.inference.fill_mask import fill
+from pipelines.inference.fill_mask import MaskFiller, fill
 from tests.support import tiny
 
 
@@ -30,6 +31,8 @@ def test_what_cannot_be_guessed_is_one_sentence(tmp_path: Path) -> None:
         fill(folder, "私は犬が好き。", 3)
     with pytest.raises(InputError, match=r"the text has \d+ tokens; the encoder takes 64"):
         fill(folder, "私は[MASK]が好き。" * 30, 3)
+    with pytest.raises(InputError, match=r"text: row 1 has \d+ tokens; the encoder takes 64"):
+        MaskFiller.load(folder).predict(pa.table({"text": ["[MASK]", "私は[MASK]が好き。" * 30]}))
     for family in ("bilstm", "xlnet"):
         with pytest.raises(InputError, match="has no masked-token head"):
             fill(tiny.of_family(family, tmp_path / family), "[MASK]", 3)
