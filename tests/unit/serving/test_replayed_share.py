@@ -1,12 +1,15 @@
 """The share of changed answers among live requests, held against the one that a replay foretold."""
 
 import json
+from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 
+from pipelines.evaluation import significance
 from pipelines.evaluation.gates import Replay
-from pipelines.serving.replayed_share import LiveShare, Replayed
+from pipelines.serving.replayed_share import LOOK_ROWS, LiveShare, Replayed
 from pipelines.tracking.registry import Version
 
 REPLAY = Replay(1000, 100, 1000.0, "a test", against=1, tolerance=0.1)
@@ -51,6 +54,25 @@ def test_a_row_that_comes_again_and_again_proves_no_more() -> None:
     assert (often.rows, often.changed) == (500, 150)
     assert often.interval == pytest.approx(once.interval)
     assert often.verdict == "as replayed"
+
+
+class Untouched(Counter[str]):
+    """Counts that are not added up: they are too many to do so for each row of a request."""
+
+    def total(self) -> int:
+        raise AssertionError("all counts are added up")
+
+    values = total  # type: ignore[assignment]
+
+
+def test_a_row_is_counted_without_a_look_at_all_others() -> None:
+    share = live(100, 1000, copies=3)
+    share.counts = Untouched(share.counts)
+    for number in range(2 * LOOK_ROWS):
+        share.add("single", {"text": str(number % 7)}, {"label": "a"}, {"label": "a"})
+    assert (share.rows, share.verdict) == (3200, "as replayed")
+    counts = np.array(list(dict(share.counts).values()))
+    assert share.interval == significance.share_interval(300 / 3200, significance.effective_size(counts))
 
 
 def test_the_log_says_once_that_the_share_is_another(
