@@ -21,6 +21,7 @@ SHADOW = "a version that reads a share of them, by default all; its answers are 
 DISAGREEMENTS = "a folder for what shadows answer otherwise, in Parquet; rows as digests"
 RECEIPTS = "a file of keys: each answer of the plain protocol has a receipt"
 REQUESTS = "store digests and answers of predicted rows for so many days, in state/requests"
+Days = Annotated[int | None, typer.Option("--keep-requests", metavar="DAYS", min=1, max=36_500, help=REQUESTS)]
 TEXTS = "with --keep-requests: with the rows' texts, which `bertline promote --replay` needs"
 MODEL_MB = "most megabytes of a new version's files; 0: what fits in the free memory"
 ORIGIN = "pages of this origin may call the service from a browser, such as https://www.example.com; may be repeated"
@@ -49,7 +50,7 @@ def serve(
     disagreements: Annotated[Path | None, typer.Option(help=DISAGREEMENTS)] = None,
     texts: Annotated[bool, typer.Option("--store-texts", help="with --disagreements: with the rows' texts")] = False,
     receipts: Annotated[Path | None, typer.Option(help=RECEIPTS)] = None,
-    request_days: Annotated[int | None, typer.Option("--keep-requests", metavar="DAYS", min=1, help=REQUESTS)] = None,
+    request_days: Days = None,
     request_texts: Annotated[bool, typer.Option("--keep-texts", help=TEXTS)] = False,
     allowed: Annotated[list[str] | None, typer.Option("--allow-origin", metavar="ORIGIN", help=ORIGIN)] = None,
     tls_certificate: Annotated[Path | None, typer.Option(help=CERTIFICATE)] = None,

@@ -120,7 +120,7 @@ class RequestStore:
     def _prune(self) -> None:
         try:
             self.files.prune()
-        except OSError as error:
+        except Exception as error:  # of any type, as above
             say(f"{self.files.folder}: old requests are not deleted ({one_line(error)})")
 
     def _rows(self, part: _Predicted) -> list[dict[str, Any]]:

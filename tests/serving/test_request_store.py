@@ -192,6 +192,16 @@ def test_old_files_and_those_beyond_the_bounds_are_deleted(tmp_path: Path) -> No
     assert sorted(file.name for file in tmp_path.glob("*.parquet")) == names[3:]
 
 
+def test_files_that_cannot_be_looked_at_end_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(request_store, "say", lines.append)
+    store = RequestStore(tmp_path, days=10**6)  # before the first year of the calendar
+    (tmp_path / "20990101T000000-a.parquet").write_bytes(b"PAR1")
+    store._prune()
+    store.close()
+    assert "old requests are not deleted" in lines[0]
+
+
 def test_a_damaged_file_is_left_out_of_a_replay_and_named(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
