@@ -4,7 +4,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pipelines.core.progress import say
 from pipelines.inference.receipts import Signer
 from pipelines.serving import broken_cascades, certification, served_model, side_versions
 from pipelines.serving.certification import Conditions, RefusedError
+from pipelines.serving.change_queue import ChangeQueue
 from pipelines.serving.disagreements import Disagreements
 from pipelines.serving.model_sources import Source
 from pipelines.serving.model_threads import ModelThreads
@@ -47,7 +47,7 @@ class Catalogue:
         self._lock = threading.RLock()  # held while models are opened, and while the catalogue changes
         self._swap = threading.Lock()  # held while `_models` is replaced, which the event loop may wait for
         self._stop = threading.Event()
-        self.changes = ThreadPoolExecutor(1, "changes")  # by requests; they take no thread from those that parse others
+        self.changes = ChangeQueue()  # by requests
         # a thread, as a registry may take minutes to answer, and Ray Serve kills a replica that fails its health check
         self._follower = threading.Thread(target=self._keep_following, daemon=True)
 
@@ -107,10 +107,10 @@ class Catalogue:
         if self.store:
             self.store.close()
 
-    def open_beside(self, name: str, source: Source) -> tuple[ServedModel, Callable[[str], None]]:
+    def open_beside(self, name: str, source: Source) -> tuple[ServedModel, Callable[[str, bool], None]]:
         """Open a version to stand beside the one that answers as `name`, as carefully as one that replaces it.
 
-        Returns the version, and what to call with the cause if it fails later, so that it is not opened again.
+        Returns the version, and a function of cause and `lasting` (RefusedError) that refuses it if it fails later.
         Raises InputError if it does not open, is the one that answers, or takes other rows.
         """
         with self._lock:
@@ -131,8 +131,8 @@ class Catalogue:
                     raise InputError(f"{version} takes another number of choices than {current.version}")
                 raise InputError(f"{version} is of kind {model.task.kind}, {current.version} of {current.task.kind}")
 
-        def refuse(cause: str) -> None:
-            self._refusals.add(version, source.runtime, folder, digest, RefusedError(f"it {cause}"))
+        def refuse(cause: str, lasting: bool) -> None:
+            self._refusals.add(version, source.runtime, folder, digest, RefusedError(f"it {cause}", lasting))
 
         return replace(model, digest=digest), refuse
 

@@ -1,5 +1,6 @@
 """The versions that a service has refused, so that it neither opens them again and again nor flaps between two."""
 
+import math
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -34,7 +35,7 @@ class RefusedVersions:
         self._refusals: dict[tuple[Version, str], Refusal] = {}  # replaced as a whole, as two threads use it
 
     def add(self, version: Version, runtime: str, folder: Path, digest: str, error: RefusedError) -> None:
-        until = float("inf") if error.lasting else time.monotonic() + AGAIN_SECONDS
+        until = math.inf if error.lasting else time.monotonic() + AGAIN_SECONDS
         refusal = Refusal(digest, folder, signature(folder), str(error), until)
         self._refusals = self._refusals | {(version, runtime): refusal}
 
@@ -56,7 +57,8 @@ class RefusedVersions:
         for (other, its_runtime), refusal in self._refusals.items():
             same = (other.name, its_runtime, refusal.digest) == (version.name, runtime, digest)
             if same and time.monotonic() < refusal.until:
-                raise RefusedError(f"it has the files of version {other.version}, which was refused: {refusal.reason}")
+                same_files = f"it has the files of version {other.version}, which was refused: {refusal.reason}"
+                raise RefusedError(same_files, lasting=math.isinf(refusal.until))
 
 
 def signature(folder: Path) -> Signature:

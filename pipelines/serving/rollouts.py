@@ -25,8 +25,8 @@ def put_canary(catalogue: Catalogue, name: str, source: Source, share: float = C
     _require_share(share)
     model, refuse = catalogue.open_beside(name, source)
 
-    def end(canary: Canary, cause: str) -> None:
-        refuse(cause)
+    def end(canary: Canary, cause: str, lasting: bool) -> None:
+        refuse(cause, lasting)
         try:
             current = catalogue[name]
         except UnknownModelError:  # it was removed while the canary answered

@@ -49,10 +49,8 @@ class Canary:
     kept with it, the champion of that replay answers a copy of its requests too, and the answers are compared.
     """
 
-    def __init__(
-        self, model: "ServedModel", share: float, by: str, max_slowdown: float, end: Callable[["Canary", str], None]
-    ) -> None:
-        """`end` is called once, from the event loop, with the canary and the cause; `max_slowdown` 0 is no limit."""
+    def __init__(self, model: "ServedModel", share: float, by: str, max_slowdown: float, end: "End") -> None:
+        """`end` is called once, from the event loop; `max_slowdown` 0 is no limit."""
         self.model, self.share, self.by, self.max_slowdown = model, share, by, max_slowdown
         self.requests = self.failures = 0
         self._seconds: dict[bool, deque[float]] = {ours: deque(maxlen=COMPARED) for ours in (True, False)}
@@ -102,7 +100,8 @@ class Canary:
             return
         ratio = statistics.median(new) / max(statistics.median(old), 1e-9)
         if ratio > self.max_slowdown:
-            self.stop(f"took {ratio:.1f} times as long as the other version; {self.max_slowdown:g} are allowed")
+            cause = f"took {ratio:.1f} times as long as the other version; {self.max_slowdown:g} are allowed"
+            self.stop(cause, lasting=False)  # the machine may have had other work
 
     def _note_cancelled(self, seconds: float) -> None:
         """Note a request that was cut off, if the other version would have answered it by then."""
@@ -117,11 +116,14 @@ class Canary:
             kind = str(error) if type(error).__name__ == "ModelError" else type(error).__name__
             self.stop(f"failed in {self.failures} of {self.requests} requests ({kind})")
 
-    def stop(self, cause: str) -> None:
-        """End this canary, once."""
+    def stop(self, cause: str, lasting: bool = True) -> None:
+        """End this canary, once. `lasting`: its version would fail again unless its files change."""
         if not self._ended:
             self._ended = True
-            self._end(self, cause)
+            self._end(self, cause, lasting)
+
+
+End = Callable[[Canary, str, bool], None]  # a canary, and the arguments of its `stop`
 
 
 class Shadow:
