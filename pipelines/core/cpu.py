@@ -1,8 +1,22 @@
-"""Features of this machine's CPU that affect numerical results."""
+"""The CPU: the cores that this process may use, and the features that affect numerical results."""
 
 import hashlib
+import math
+import os
 from functools import cache
 from pathlib import Path
+
+from pipelines.core import memory
+
+
+def cores() -> int:
+    """The cores that this process may use; a container's share of them counts as whole ones, rounded up."""
+    allowed = len(os.sched_getaffinity(0))
+    try:
+        quota, period = (memory.CGROUP / "cpu.max").read_text().split()
+        return max(1, min(allowed, math.ceil(float(quota) / float(period)))) if quota != "max" else allowed
+    except (OSError, ValueError, ZeroDivisionError):  # no container, or an older kernel's
+        return allowed
 
 
 def saturates() -> bool:

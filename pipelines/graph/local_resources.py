@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipelines.core import cpu, memory
 from pipelines.core.resources import Resources
 
 GPUS = Path("/proc/driver/nvidia/gpus")  # one folder for each GPU; torch would start the GPU's driver in this process
@@ -12,12 +13,12 @@ GPUS = Path("/proc/driver/nvidia/gpus")  # one folder for each GPU; torch would 
 def cores() -> int:
     """The number of threads that OMP_NUM_THREADS sets, as for torch; else the cores that this process may use."""
     setting = os.environ.get("OMP_NUM_THREADS", "")
-    return int(setting) if setting.isdecimal() and int(setting) else len(os.sched_getaffinity(0))
+    return int(setting) if setting.isdecimal() and int(setting) else cpu.cores()
 
 
 def memory_gb() -> float:
-    """The machine's memory in gigabytes of 10**9 bytes."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+    """The memory of the machine, or of this process's container, in gigabytes of 10**9 bytes."""
+    return memory.total_bytes() / 1e9
 
 
 def gpus() -> tuple[str, ...]:

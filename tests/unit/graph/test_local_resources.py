@@ -1,9 +1,12 @@
 """How many stages the machine takes at once."""
 
+from pathlib import Path
+
 import pytest
 
+from pipelines.core import memory
 from pipelines.core.resources import Resources
-from pipelines.graph.local_resources import Limits, cores, gpus
+from pipelines.graph.local_resources import Limits, cores, gpus, memory_gb
 
 
 def limits(**changes: object) -> Limits:
@@ -46,3 +49,20 @@ def test_the_environment_says_how_many_there_are(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert cores() >= 1
     assert gpus() == ()
+
+
+def test_a_container_has_its_own_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(8))
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    of_the_machine = memory_gb()
+    assert of_the_machine > 0.1
+    for limit, quota, expected in (
+        ("100000000", "250000 100000", (0.1, 3)),
+        ("100000000", "20000 100000", (0.1, 1)),
+        ("max", "max 100000", (of_the_machine, 8)),
+        (f"{1 << 60}", "6400000 100000", (of_the_machine, 8)),
+    ):
+        (tmp_path / "memory.max").write_text(limit + "\n")
+        (tmp_path / "cpu.max").write_text(quota + "\n")
+        assert (memory_gb(), cores()) == expected
