@@ -1,6 +1,7 @@
 """The files of docker/ and .dockerignore, as far as they can be checked without Grafana, Kubernetes and docker."""
 
 import json
+import os
 import re
 import subprocess
 from fnmatch import fnmatchcase
@@ -15,6 +16,7 @@ from pipelines.serving import haproxy, ray_proxy
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.request_metrics import Metrics
 from pipelines.serving.request_store import RequestStore
+from tests.support import health_answers
 from tests.support.places import ROOT
 
 BOARD: dict[str, Any] = json.loads((ROOT / "docker/grafana.json").read_text(encoding="utf-8"))
@@ -134,3 +136,15 @@ def test_git_takes_no_file_of_keys(tmp_path: Path) -> None:
         command = ["git", "check-ignore", *SECRETS, "params.yaml"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.stdout.split() == list(SECRETS)
+
+
+def test_the_image_is_healthy_at_another_port_and_with_tls(tmp_path: Path) -> None:
+    dockerfile = (ROOT / "docker/Dockerfile").read_text(encoding="utf-8").replace("\\\n", "")
+    (check,) = re.findall(r"^HEALTHCHECK .* CMD (\[.*\])$", dockerfile, re.MULTILINE)
+    assert "ENV BERTLINE_HEALTH=http://127.0.0.1:8000/health\n" in dockerfile
+    for scheme, folder in (("http", None), ("https", tmp_path)):
+        with health_answers.answered(certificate_folder=folder) as port:
+            for path, status in (("health", 0), ("other", 1)):
+                environment = os.environ | {"BERTLINE_HEALTH": f"{scheme}://127.0.0.1:{port}/{path}"}
+                done = subprocess.run(json.loads(check), env=environment, capture_output=True, check=False)
+                assert done.returncode == status, (scheme, path)
