@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import psutil
 
-from flows.local import diagnosis, prefect_settings, servers
+from flows.local import diagnosis, prefect_settings, reachable, servers
 from flows.local.diagnosis import Finding
 from pipelines.graph import params_findings
 
@@ -82,7 +82,7 @@ def ports() -> Iterator[Finding]:
     for name, number in (("prefect", servers.PREFECT_PORT), ("mlflow", servers.MLFLOW_PORT)):
         mend = f"BERTLINE_{name.upper()}_PORT={number + 1} bertline up"
         yield diagnosis.port(name, number, bool(prefect_settings.running(name)), mend)
-    yield diagnosis.port("bertline serve", 8000, False, "bertline serve NAME --port 8001")
+    yield diagnosis.port("bertline serve", 8000, reachable.healthy(8000), "bertline serve NAME --port 8001")
 
 
 def started() -> Iterator[Finding]:

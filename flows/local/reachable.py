@@ -2,7 +2,10 @@
 
 import json
 import os
+import ssl
 from base64 import b64encode
+from contextlib import suppress
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -31,6 +34,21 @@ def served() -> dict[str, Any]:
         return {"address": address, "problem": needs}
     except (URLError, OSError, ValueError, AttributeError, TypeError) as error:
         return {"address": address, "problem": certificates.untrusted(error) or "nothing answers there"}
+
+
+def healthy(port: int) -> bool:
+    """Return whether `bertline serve` answers at a port of this machine, with TLS or without."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it is of another name than 127.0.0.1
+    for scheme in ("http", "https"):
+        address = f"{scheme}://127.0.0.1:{port}/health"
+        with (
+            suppress(OSError, ValueError, HTTPException),  # another program may answer anything
+            urlopen(address, timeout=SECONDS, context=context) as answer,
+        ):
+            if json.loads(answer.read(100)) == {"status": "ok"}:
+                return True
+    return False
 
 
 def flow_runs() -> dict[str, Any]:

@@ -10,11 +10,11 @@ from pathlib import Path
 import ipadic
 import pytest
 
-from flows.local import checkup, diagnosis
+from flows.local import checkup, diagnosis, reachable
 from flows.local.diagnosis import Finding
 from pipelines.graph import checking
 from pipelines.text import mecab
-from tests.support import commands
+from tests.support import commands, health_answers
 
 
 def states(*findings: Finding) -> list[str]:
@@ -65,6 +65,19 @@ def test_a_busy_port_is_found() -> None:
             "warning", "ok",
         ]  # fmt: skip
     assert states(diagnosis.port("prefect", number, False, "x")) == ["ok"]
+
+
+def test_the_service_itself_is_no_other_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (None, tmp_path):
+        with health_answers.answered(certificate_folder=folder) as port:
+            assert reachable.healthy(port)
+    for body in (b"OK", b"[]", b"{"):
+        with health_answers.answered(body) as port:
+            assert not reachable.healthy(port)
+    assert not reachable.healthy(port), "nothing listens there any more"
+    monkeypatch.setattr(reachable, "healthy", lambda port: port == 8000)
+    (finding,) = (finding for finding in checkup.ports() if finding.check == "port 8000")
+    assert (finding.state, finding.says) == ("ok", "our bertline serve listens there")
 
 
 def test_a_dictionary_that_is_missing_or_damaged_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
