@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from pipelines.serving.catalogue import Catalogue
+from pipelines.serving.row_batcher import RowBatcher
 
 GONE = 499  # the status of a request that got no answer, as its client is gone
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
@@ -44,21 +45,33 @@ class Metrics:
         for (route, status, key), count in sorted(self.responses.items()):
             responses.add_metric([route, str(status), key], count)
         yield responses
+        yield from self._work()
+        yield from self._swaps()
+
+    def _work(self) -> Iterator[Metric]:
+        """The numbers of the queue of each version that answers, is a canary or is a shadow."""
         labels = ["model", "version"]
         waiting = GaugeMetricFamily("bertline_queue_seconds", "Seconds that the waiting rows need.", labels=labels)
         rate = GaugeMetricFamily("bertline_characters_per_second", "What all workers can answer.", labels=labels)
         rows = CounterMetricFamily("bertline_rows", "Predicted rows.", labels=labels)
         batches = CounterMetricFamily("bertline_batches", "Runs of the model.", labels=labels)
         busy = CounterMetricFamily("bertline_busy_seconds", "Seconds of all workers in a batch.", labels=labels)
-        for model in self.catalogue:
-            names, batcher = [model.name, str(model.version.version)], model.batcher
-            waiting.add_metric(names, batcher.queue.waiting / batcher.queue.rate)
-            rate.add_metric(names, batcher.queue.rate)
-            rows.add_metric(names, batcher.rows)
-            batches.add_metric(names, batcher.batches)
-            busy.add_metric(names, batcher.seconds)
+        for (name, version), batchers in self._batchers().items():
+            names = [name, str(version)]
+            waiting.add_metric(names, sum(batcher.queue.waiting / batcher.queue.rate for batcher in batchers))
+            rate.add_metric(names, max(batcher.queue.rate for batcher in batchers))
+            rows.add_metric(names, sum(batcher.rows for batcher in batchers))
+            batches.add_metric(names, sum(batcher.batches for batcher in batchers))
+            busy.add_metric(names, sum(batcher.seconds for batcher in batchers))
         yield from (waiting, rate, rows, batches, busy)
-        yield from self._swaps()
+
+    def _batchers(self) -> dict[tuple[str, int], list[RowBatcher]]:
+        """The queues by model and version; a version that is canary and shadow has two."""
+        queues: dict[tuple[str, int], list[RowBatcher]] = {}
+        for model in self.catalogue:
+            for opened in (model, *(side.model for side in (model.canary, model.shadow) if side)):
+                queues.setdefault((model.name, opened.version.version), []).append(opened.batcher)
+        return queues
 
     def _swaps(self) -> Iterator[Metric]:
         """The counts of versions that replaced others, and of those that stand beside them."""

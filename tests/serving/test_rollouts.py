@@ -12,6 +12,7 @@ from typing import Any
 import mlflow
 import pyarrow.parquet as pq
 import pytest
+from prometheus_client import generate_latest
 
 from pipelines.core.errors import UsageError
 from pipelines.inference.predictor import Predictor
@@ -21,6 +22,7 @@ from pipelines.serving.disagreements import Disagreements, digest
 from pipelines.serving.keys import Keys
 from pipelines.serving.model_sources import Source
 from pipelines.serving.protocols import plain
+from pipelines.serving.request_metrics import Metrics
 from pipelines.serving.served_model import ServedModel
 from pipelines.serving.side_versions import KEY, RANDOM, Canary, Shadow, chosen
 from pipelines.tracking.registry import Version
@@ -161,8 +163,9 @@ def test_a_tagger_s_canary_answers_its_share_and_ends_when_it_is_slow(taggers: t
     models, other = taggers
     causes: list[str] = []
 
-    def ended(canary: Canary, cause: str) -> None:
+    def ended(canary: Canary, cause: str, lasting: bool) -> None:
         causes.append(cause)
+        assert not lasting, "another time the machine may have nothing else to do"
 
     canary = Canary(other, 0.5, RANDOM, 0.0, ended)  # the machine may be slow
     model = replace(models["tagger"], canary=canary)
@@ -217,7 +220,7 @@ def test_a_canary_whose_answers_come_after_the_deadline_ends(taggers: tuple[Cata
     """An answer that a deadline cuts off took at least as long; one that its client did not wait for says nothing."""
     models, other = taggers
     causes: list[str] = []
-    canary = Canary(other, 1.0, RANDOM, 5.0, lambda canary, cause: causes.append(cause))
+    canary = Canary(other, 1.0, RANDOM, 5.0, lambda canary, cause, lasting: causes.append(cause))
     for _ in range(side_versions.COMPARED):
         canary.note(0.001, ours=False)
     other.batcher.queue.put = lambda *arguments: None  # type: ignore[method-assign]
@@ -245,15 +248,34 @@ def test_a_canary_whose_model_is_gone_ends_quietly(
     taggers: tuple[Catalogue, ServedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models, other = taggers
-    causes: list[str] = []
-    monkeypatch.setattr(models, "open_beside", lambda name, source: (other, causes.append))
+    causes: list[tuple[str, bool]] = []
+    monkeypatch.setattr(models, "open_beside", lambda name, source: (other, lambda *cause: causes.append(cause)))
     monkeypatch.setattr(models, "_models", dict(models._models))
     rollouts.put_canary(models, "tagger", Source("tagger", "2"))
     canary = models["tagger"].canary
     assert canary
     models._models = {}
-    canary.stop("was slow")
-    assert (causes, models.ended) == (["was slow"], {})
+    canary.stop("was slow", lasting=False)
+    assert (causes, models.ended) == ([("was slow", False)], {})
+
+
+def test_metrics_have_the_work_of_versions_beside_the_one_that_answers(
+    taggers: tuple[Catalogue, ServedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models, other = taggers
+    monkeypatch.setattr(models, "_models", dict(models._models))
+    models.change("tagger", canary=Canary(other, 1.0, RANDOM, 0.0, lambda *_: None))
+    registry = Metrics(models).registry
+
+    def rows(number: int) -> float:
+        return registry.get_sample_value("bertline_rows_total", {"model": "tagger", "version": str(number)}) or 0.0
+
+    before = rows(1), rows(2)
+    asyncio.run(models["tagger"].answer({"text": ["犬", "映画"]}))
+    assert (rows(1), rows(2)) == (before[0], before[1] + 2)
+    models.change("tagger", shadow=Shadow(other, 1.0, None))
+    samples = [line for line in generate_latest(registry).decode().splitlines() if line.startswith("bertline_rows_to")]
+    assert len(samples) == 2, "a version that is canary and shadow has one series"
 
 
 @pytest.mark.parametrize("against", [1, 7])
@@ -263,7 +285,7 @@ def test_a_canary_and_a_shadow_are_held_against_the_replay(
     models, other = taggers
     replay = {"answers": 50, "share": 0.0, "interval": [0.0, 0.07], "against": against, "tolerance": 0.1}
     with_replay = replace(other, version=replace(other.version, tags={"verdict": json.dumps({"replay": replay})}))
-    canary = Canary(with_replay, 1.0, RANDOM, 0.0, lambda canary, cause: None)
+    canary = Canary(with_replay, 1.0, RANDOM, 0.0, lambda *_: None)
     shadow = Shadow(with_replay, 1.0, None)
     texts = [f"私は犬が好き。{number}" for number in range(30)]
 
