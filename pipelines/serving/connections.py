@@ -122,6 +122,9 @@ class Connection(HttpToolsProtocol):
         self._complete = True
         if self._busy:
             self._done_waiting()
+        elif not self.transport.is_closing():  # the answer came before the end of the body
+            self._bytes = 0
+            self._wait(IDLE_SECONDS)
         super().on_message_complete()
 
     def on_response_complete(self) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.routing import Match, Route
 
+from pipelines.serving import connections
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.direct_routes import RouteTable
@@ -109,6 +111,18 @@ def test_the_connection_goes_on_after_the_body_was_skipped(address: str, models:
             queue.waiting += FULL
         assert status == 200, body
         assert len(json.loads(body)["predictions"]) == 1
+
+
+def test_a_connection_whose_body_came_late_idles_as_any_other(
+    address: str, full: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    with Client(address) as client:
+        for _ in range(2):
+            client.socket.sendall(head("/predict/tiny", 1000) + b" " * 500)
+            assert client.answer()[0] == 429
+            client.socket.sendall(b" " * 500)
+            time.sleep(1)
 
 
 def test_a_client_that_waits_with_its_body_is_told_to_begin_anew(address: str, full: None) -> None:
