@@ -69,6 +69,7 @@ def _entered(
         tell(sentence, as_json)
     if not yes and sys.stdin.isatty():
         seen = _confirmed(seen, paths, text, label, f"write the entries {name} into {into}?", as_json)
+    inspection.require_prepared(seen)
     new_entries.divide(seen)
     added = new_entries.entries(name, seen, str(snapshot))
     new_entries.write(into, added)

@@ -2,10 +2,11 @@
 
 import difflib
 import re
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ class Seen:
     similar: int = 0  # rows whose text is similar to another one
     contradictions: list[str] = field(default_factory=list)
     other_sheets: list[str] = field(default_factory=list)  # of a workbook, with rows
+    choices: int = 0  # of the first row that has any
 
     @property
     def kind(self) -> str:
@@ -77,6 +79,24 @@ def inspect(files: Sequence[Path], text: str = "", label: str = "") -> Seen:
         seen = Seen(keys | {"units": "characters"})  # no spaces divide its words, so its texts are others
         _count(seen)
     return seen
+
+
+def require_prepared(seen: Seen) -> None:
+    """Raise FindingsError for rows that `prepare` refuses with these keys, beside the broken ones that were counted."""
+    options = {key: value for key, value in seen.keys.items() if key != "source"}
+    params, raw = Params(**options), Path(seen.keys["source"])
+    seen_already = {*seen.broken}
+    task = custom.task(raw, "", params)
+    wrong: list[str] = []
+    for split in params.files:
+        findings = Findings([reason for reason in params.leave_out if reason != "broken"])
+        deque(custom.checked(raw, task, split, params, findings), maxlen=0)
+        try:
+            findings.require_none()
+        except FindingsError as error:
+            wrong += [sentence for sentence in error.findings if sentence not in seen_already]
+    if wrong:
+        raise FindingsError(wrong)
 
 
 def _table(file: Path, seen: Seen, text: str, label: str) -> dict[str, Any]:
@@ -148,6 +168,7 @@ def _count_row(seen: Seen, first: dict[str, tuple[str, Any]], place: str, row: d
     if not text.strip():
         seen.empty.append(place)
         return
+    seen.choices = seen.choices or len(row.get("choices", ()))
     _count_target(seen, place, target)
     before, other = first.setdefault(duplicates.plain(text), (place, target))
     if before == place or seen.kind == "span":
@@ -179,9 +200,23 @@ def _name_labels(seen: Seen) -> None:
             seen.labels[frequent] += seen.labels.pop(label)
         rename |= seen.keys.get("labels", {}).get("rename", {})
         seen.keys["labels"] = {"names": sorted(seen.labels), **({"rename": rename} if rename else {})}
+    elif seen.kind == "tagging" and seen.labels:
+        seen.keys["labels"] = {"names": sorted(seen.labels)}  # those of the test too
+    elif seen.kind == "choice" and (positions := _positions(seen)):
+        seen.keys["labels"] = {"rename": positions}
     leave_out = [name for name in ("empty", "unlabelled", "broken") if getattr(seen, name)]
     if leave_out:
         seen.keys["leave_out"] = leave_out
+
+
+def _positions(seen: Seen) -> dict[str, str]:
+    """Names of choices, numbers from 1 or letters, with the positions that they mean; empty for labels from 0."""
+    count = seen.choices
+    numbers = [str(number) for number in range(1, count + 1)]
+    for names in (numbers, ascii_uppercase[:count], ascii_lowercase[:count]):
+        if {*seen.labels} <= {*names} and (names is not numbers or str(count) in seen.labels):
+            return {name: str(position) for position, name in enumerate(names)}
+    return {}
 
 
 def sentences(seen: Seen) -> list[str]:
@@ -214,7 +249,9 @@ def sentences(seen: Seen) -> list[str]:
 
 def _of_labels(seen: Seen) -> list[str]:
     report = [
-        f"the labels {shown(rare)} and {shown(frequent)} become one"
+        f"the label {shown(rare)} is the choice at position {frequent}"
+        if seen.kind == "choice"
+        else f"the labels {shown(rare)} and {shown(frequent)} become one"
         for rare, frequent in seen.keys.get("labels", {}).get("rename", {}).items()
     ]
     for label, count in seen.labels.items() if seen.kind in ("single", "pair") else []:

@@ -1,12 +1,13 @@
 """What `bertline new` sees in files of one's own: their splits, their form, and labels as pandas writes them."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from bertline import input_rows
-from pipelines.core.errors import InputError
+from pipelines.core.errors import FindingsError, InputError
 from pipelines.data import inspection
 from pipelines.data.corpora import custom
 from pipelines.graph import new_entries
@@ -93,3 +94,51 @@ def test_a_japanese_tagger_learns_the_texts_that_it_is_sent(by_character: bool, 
     assert [(row["text"], row["entities"]) for row in rows] == [(SENTENCE, ENTITIES)] * 3
     asked = input_rows.rows(task, ([list(SENTENCE)],)).table.column("text").to_pylist()
     assert asked == [SENTENCE], "the Python door joins words as the rows do"
+
+
+def choices(labels: list[object]) -> Path:
+    rows = [
+        {"text": f"word {i * i}", "choices": ["a", "b", "c", "d"], "label": label} for i, label in enumerate(labels)
+    ]
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + "broken\n")
+    return Path("a.jsonl")
+
+
+@pytest.mark.parametrize("names", [[0, 1, 2, 3], [1, 2, 3, 4], ["A", "B", "C", "D"]])
+def test_choices_are_named_from_0_or_1_or_by_letters(names: list[object], checkout: Path) -> None:
+    seen = inspection.inspect([choices(names * 2)])
+    inspection.require_prepared(seen)
+    assert seen.keys["leave_out"] == ["broken"]
+    read = rows_of(seen)
+    assert [row["label"] for row in read] == ["0", "1", "2", "3"] * 2
+    told = "the label 'B' is the choice at position 1"
+    assert (told in inspection.sentences(seen)) == ("B" in names)
+
+
+def rows_of(seen: inspection.Seen) -> list[dict]:
+    params, raw = custom.Params(**{k: v for k, v in seen.keys.items() if k != "source"}), Path(seen.keys["source"])
+    return list(custom.parse(raw, custom.task(raw, "", params), "train", params))
+
+
+def test_new_refuses_what_prepare_would_refuse(checkout: Path) -> None:
+    seen = inspection.inspect([choices([0, 1, 4])])
+    with pytest.raises(FindingsError, match=r"^a\.jsonl: line 3: no label '4'; there are: 0, 1, 2, 3$"):
+        inspection.require_prepared(seen)
+    Path("a.csv").write_text("text,label\n" + "".join(f"word {i * i},x\n" for i in range(9)))
+    with pytest.raises(InputError, match="1 labels in all; a classifier needs two"):
+        inspection.require_prepared(inspection.inspect([Path("a.csv")]))
+    questions = {
+        "context": "a b",
+        "qas": [{"id": "7", "question": "a?", "answers": [{"text": "b", "answer_start": 2}]}],
+    }
+    Path("a.json").write_text(json.dumps({"data": [{"paragraphs": [questions, questions]}]}))
+    with pytest.raises(InputError, match=r"a\.json: id 7: the id '7' occurs twice"):
+        inspection.require_prepared(inspection.inspect([Path("a.json")]))
+
+
+def test_a_label_of_the_test_alone_is_a_label(checkout: Path) -> None:
+    Path("train.conll").write_text("Ada B-PER\nsang O\n")
+    Path("test.conll").write_text("Oslo B-LOC\nsang O\n")
+    seen = inspection.inspect([Path("train.conll"), Path("test.conll")])
+    assert seen.keys["labels"] == {"names": ["LOC", "PER"]}
+    inspection.require_prepared(seen)
