@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, Json, TypeAdapter, ValidationError
 
 from pipelines.core.errors import InputError, one_line, printable
+from pipelines.core.progress import say
 from pipelines.lifecycle import cascades
 from pipelines.lifecycle.service_watch import ERRORS, Client, Service
 from pipelines.tracking import ledger, ledger_events, registry, removal
@@ -108,13 +109,16 @@ def prune(plan: Plan, remove: bool) -> dict[str, Any]:
     """Remove the versions that go, the oldest first, if `remove` is set; returns the answer of `bertline prune`.
 
     An event of the ledger names them before, so a promotion that began earlier does not count, and this does not if
-    another version became champion since `planned`: then nothing is removed.
+    another version became champion since `planned`: then nothing is removed. A model without a champion has no such
+    event, as an event of the ledger names the champion.
 
     Raises InputError in that case, and at the first that cannot be removed.
     """
-    if remove and plan.goes and plan.state.champion:
-        numbers = [version.version for version in plan.goes]
+    numbers = [version.version for version in plan.goes]
+    if remove and numbers and plan.state.champion:
         ledger.append(plan.name, plan.state, "rollback", plan.state.champion, REASON, removed=numbers)
+    elif remove and numbers:
+        say(f"not entered in the ledger: {plan.name} has no champion")
     size = sum(removal.size_bytes(version) for version in plan.goes)
     removed = []
     for version in plan.goes if remove else ():

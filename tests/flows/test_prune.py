@@ -113,6 +113,20 @@ def test_the_champions_that_stay_are_those_of_the_events_and_those_that_a_rollba
     assert plan.stays[4] == ["is the newest"]
 
 
+def test_a_removal_without_a_champion_is_not_in_the_ledger_and_says_so(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(pruning, "say", lines.append)
+    ledgers.register_versions()
+    plan = pruning.planned("m", 1)
+    assert pruning.prune(plan, remove=False)["removed"] == lines == []
+    assert pruning.prune(plan, remove=True)["removed"] == [1, 2, 3]
+    assert lines == ["not entered in the ledger: m has no champion"]
+    assert not ledger.read("m").kept
+    mlflow.set_tracking_uri(None)
+
+
 @pytest.mark.usefixtures("registered")
 def test_a_promotion_and_a_removal_at_once_are_in_one_order() -> None:
     """Whoever is second is refused, and nothing is lost."""
