@@ -55,6 +55,7 @@ class ServedModel:
     canary: Canary | None = field(default=None, compare=False)  # answers a share of this one's requests
     shadow: Shadow | None = field(default=None, compare=False)  # reads a share of them
     watch: CascadeWatch | None = field(default=None, compare=False)  # of a cascade
+    alone: bool = field(default=False, compare=False)  # a request names this version: no other one answers it
 
     @classmethod
     def open(
@@ -161,7 +162,10 @@ class ServedModel:
         return answered
 
     async def answer_alone(self, columns: dict[str, list[Any]], key: str = "") -> Answered:
-        """The predictions without canary and shadow. In its trial a version that fails is helped by the former one."""
+        """The predictions without canary and shadow. In its trial a version that fails is helped by the former one.
+
+        A version that is named (`alone`) fails, and the former one only shows whether that counts.
+        """
         former = self.trial.former if self.trial else None
         if not self.trial or not former:
             return await self._answered(columns, key)
@@ -173,6 +177,8 @@ class ServedModel:
         except Exception as error:  # of any type, as the runtime's own share no class
             answered = await former.answer(columns, key)
             self.trial.count(error)
+            if self.alone:
+                raise
             return answered
 
     async def _answered(self, columns: dict[str, list[Any]], key: str) -> Answered:

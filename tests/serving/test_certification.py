@@ -118,6 +118,7 @@ class Model:
     def __init__(self, number: int, error: Exception | None = None) -> None:
         self.number, self.error = number, error
         self.trial: Trial | None = None
+        self.alone = False
         self.canary = self.shadow = None
 
     async def predict(self, columns: Any, key: str = "") -> list[dict[str, Any]]:
@@ -155,6 +156,16 @@ def test_a_version_goes_back_after_enough_failures_of_its_own() -> None:
     assert not old.error
 
 
+def test_a_request_that_names_a_version_gets_its_error_which_counts() -> None:
+    causes: list[str] = []
+    new = Model(2, ModelError("the model returns NaN"))
+    new.trial, new.alone = Trial(cast(Any, Model(1)), lambda ended, cause: causes.append(cause)), True
+    for _ in range(trial.LEAST_FAILURES):
+        with pytest.raises(ModelError, match="the model returns NaN"):
+            ask(new, 1)
+    assert causes == ["failed in 3 of its first 3 requests (the model returns NaN)"]
+
+
 def test_what_fails_in_both_versions_or_is_wrong_counts_as_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     new = Model(2, RuntimeError("私は犬が好き。"))
     new.trial = Trial(cast(Any, Model(1, RuntimeError())), lambda ended, cause: pytest.fail("it goes back"))
@@ -188,6 +199,12 @@ def test_a_refused_version_is_tried_again_when_its_files_change(
     monkeypatch.setattr(refused_versions, "AGAIN_SECONDS", -1)
     refused.add(second, "", tmp_path, "digest", RefusedError("it is slow", lasting=False))
     refused.require_new(second, "")
+    monkeypatch.setattr(refused_versions, "AGAIN_SECONDS", 60)
+    for lasting in (False, True):
+        refused.add(second, "", tmp_path, "digest", RefusedError("it is slow", lasting))
+        with pytest.raises(RefusedError, match="it has the files of version 2") as error:
+            refused.require_new_files(third, "", "digest")
+        assert error.value.lasting == lasting
     refused.add(second, "", tmp_path, "digest", RefusedError("it is wrong"))
     refused.forget(third)
     with pytest.raises(RefusedError, match="it is wrong"):

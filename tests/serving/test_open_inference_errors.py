@@ -4,7 +4,6 @@ import gzip
 import json
 import struct
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pipelines.core.errors import InputError
-from pipelines.core.task import Task
 from pipelines.serving import tensor_bodies
-from pipelines.serving.admission import FairQueue
 from pipelines.serving.app import application
 from pipelines.serving.keys import Keys
-from tests.support import compressed, served, tensor_requests
+from tests.support import compressed, tensor_requests
 from tests.support.tensor_requests import Service, as_binary, as_json, ask, infer, packed
 
 pytestmark = pytest.mark.slow  # opening models takes seconds
@@ -265,18 +262,6 @@ def test_a_missing_key_is_an_error_of_the_protocol(service: Service) -> None:
     assert allowed.json()["name"] == "single"
     forbidden = client.delete("/v2/models/single", headers={"X-API-Key": "0123456789abcdef"})
     assert (forbidden.status_code, list(forbidden.json())) == (403, ["error"])
-
-
-ROOM = SimpleNamespace(queue=FairQueue(rate=1.0))  # in which nothing waits
-
-
-def test_a_model_that_predicts_no_rows_is_404() -> None:
-    models = served.catalogue({})
-    models._models = {"e": SimpleNamespace(name="e", task=Task("e", "text"), batcher=ROOM)}  # type: ignore[dict-item]
-    client = TestClient(application(models))
-    for answer in (client.get("/v2/models/e"), client.post("/v2/models/e/infer", json={"inputs": []})):
-        assert answer.status_code == 404
-        assert answer.json() == {"error": "e is of kind text, which has no tensors in this protocol"}
 
 
 def test_damaged_bodies_are_refused_or_read(service: Service) -> None:

@@ -173,11 +173,9 @@ def _add_infer(router: APIRouter, catalogue: Catalogue) -> None:
 def _served(catalogue: Catalogue, name: str, version: str) -> ServedModel:
     """The model with this name.
 
-    Raises UnknownModelError if there is none, if `version` is another than it has, or if it does not predict rows.
+    Raises UnknownModelError if there is none, or if `version` is another than it has.
     """
     model = catalogue[name]
-    if model.task.kind not in tensors.FIELDS:
-        raise UnknownModelError(f"{model.name} is of kind {model.task.kind}, which has no tensors in this protocol")
     number = str(model.version.version)
     if version and version != number:
         raise UnknownModelError(choices(f"version of {model.name}", version, [number]))
@@ -204,7 +202,7 @@ async def _metadata(catalogue: Catalogue, name: str, version: str = "") -> Respo
 async def _infer(catalogue: Catalogue, request: Request, name: str, version: str = "") -> Response:
     model = _served(catalogue, name, version)
     if version:  # the client wants this one and no other
-        model = replace(model, canary=None)
+        model = replace(model, canary=None, alone=True)
     sent, binary = tensor_bodies.parsed(await request.body(), request.headers.get(tensor_bodies.LENGTH))
     columns = tensor_bodies.columns(sent, binary, model)
     tensor_bodies.returned(sent, model.task)  # what is wrong with them is said before the request waits
