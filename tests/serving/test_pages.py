@@ -61,6 +61,9 @@ def contrast(one: float, other: float) -> float:
 def test_the_documentation_sends_requests(tab: Tab, address: str) -> None:
     tab.open(f"{address}/docs")
     tab.until("document.querySelectorAll('.card').length > 5")
+    bodies = tab.value("Array.from(document.querySelectorAll('textarea')).map((area) => area.value)")
+    assert any("dataframe_split" in body for body in bodies)
+    assert "null" not in bodies, "every form shows a body that can be sent"
     card = "Array.from(document.querySelectorAll('.card')).find((card) => card.innerText.startsWith('GET%s'))"
     tab.value(f"({card % '/models/{name}'}).querySelector('input').focus()")
     tab.insert("one")

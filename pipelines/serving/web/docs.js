@@ -32,8 +32,9 @@ function form(spec, path, verb, operation) {
   const names = (operation.parameters || []).filter((parameter) => parameter.in === "path").map(({name}) => name);
   const inputs = names.map((name) => element("input", {name, required: "", autocomplete: "off"}));
   made.append(...inputs.map((input) => element("label", {}, input.name, input)));
-  const schema = operation.requestBody?.content["application/json"]?.schema;
-  const body = schema && element("textarea", {rows: 8}, JSON.stringify(example(spec, schema), null, 2));
+  const json = operation.requestBody?.content["application/json"];
+  const body = json && element("textarea", {rows: 8},
+    JSON.stringify(json.example ?? example(spec, json.schema), null, 2));
   if (body) made.append(element("label", {}, "Body", body));
   made.append(element("button", {}, "Send"));
   made.addEventListener("submit", async (event) => {
