@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from pipelines.checkpoints import folder
 from pipelines.compression import distillation, teacher_outputs
 from pipelines.compression.context import Context
-from pipelines.core.section import Fraction, Positive
+from pipelines.core.section import Fraction
 from pipelines.entries.parts.fit import Fit
 from pipelines.training import losses
 from pipelines.training.distributed import FitOptions
@@ -23,7 +23,7 @@ class DistillationFit(Fit):
     """The settings of a training on labels and, with `soft`, on the teacher's probabilities."""
 
     soft: Fraction = 0.0  # weight of the teacher's probabilities; the labels have 1 - soft
-    temperature: Positive = 2.0
+    temperature: distillation.Temperature = 2.0
 
 
 class FineTuneAfter(DistillationFit):

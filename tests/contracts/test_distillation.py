@@ -187,6 +187,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
             r"\.map: \['a', 'b'\]: uniform, top, bottom, or a list of the teacher's layers",
         ),
         ("distilbert", {"temperature": 1e300}, r"\.temperature: 1e\+300: input should be less than or equal to 1000"),
+        ("theseus", {"temperature": 1e300}, r"\.temperature: 1e\+300: input should be less than or equal to 1000"),
         (
             "distilbert",
             {"soft": 0.0, "hard": 0.0, "cosine": 0.0},

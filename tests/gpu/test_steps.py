@@ -13,6 +13,7 @@ from pipelines.core.resources import Resources
 from pipelines.entries.finetune import Finetune
 from pipelines.entries.parts.fit import Fit
 from pipelines.models.batch import Batch
+from pipelines.models.quantization import packed
 from pipelines.training import loop, losses, strategies
 from pipelines.training.batches import RowBatches
 from pipelines.training.loop import Job, Training
@@ -172,3 +173,9 @@ def test_frozen_features_on_the_device_are_the_same_training(tmp_path: Path) -> 
     assert "input_ids" not in devices[-1]
     assert not close(ends[0], model(dropout=0.0).state_dict(), 1e-3)
     assert close(*ends, 1e-4)  # states are kept in float16
+
+
+def test_what_is_packed_after_a_training_is_on_its_device() -> None:
+    layer = packed.PackedLinear(torch.nn.Linear(5, 7).to(DEVICE), packed.Grid(bits=3, rows=2))
+    assert {tensor.device.type for tensor in layer.state_dict().values()} == {DEVICE.type}
+    assert layer(torch.ones(1, 5, device=DEVICE)).shape == (1, 7)

@@ -95,8 +95,8 @@ class PackedWeight(nn.Module):
     def of(cls, weight: torch.Tensor, grid: Grid) -> "PackedWeight":
         """Round `weight` (N, K) and pack it."""
         numbers, step, least = grid.encode(weight.detach().float())
-        packed = pack(numbers.flatten().cpu().numpy(), grid.bits)
-        return cls(grid, (len(weight), weight.shape[1]), torch.from_numpy(packed), step, least)
+        packed = torch.from_numpy(pack(numbers.flatten().cpu().numpy(), grid.bits))
+        return cls(grid, (len(weight), weight.shape[1]), packed.to(step.device), step, least)
 
     def weight(self) -> torch.Tensor:
         """The rounded weight, (N, K)."""
