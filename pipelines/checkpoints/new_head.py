@@ -65,7 +65,10 @@ def _native(folder: OpenedFolder, task: Task, pooling: str | None, features: str
     config.update(names)
     try:
         if not tuned:
-            return loading.with_encoder(auto, folder, config)[0]
+            model = loading.with_encoder(auto, folder, config)[0]
+            if not _has_head(folder, model):
+                return model
+            tuned = backbones.encoder(model)
         model = auto.from_config(config)
     except ValueError as error:
         if loading.NO_SUCH_HEAD not in str(error):
@@ -73,6 +76,13 @@ def _native(folder: OpenedFolder, task: Task, pooling: str | None, features: str
         raise InputError(f"{folder}: the {family} family has no head of its own for rows of kind {task.kind}") from None
     backbones.encoder(model).load_state_dict(tuned.state_dict(), strict=False)  # some have no pooler
     return model
+
+
+def _has_head(folder: OpenedFolder, model: PreTrainedModel) -> bool:
+    """Return whether the folder's weights have all parameters above the encoder, because another tool fine-tuned it."""
+    inside = {id(p) for p in backbones.encoder(model).parameters()}
+    above = {name for name, p in model.named_parameters() if id(p) not in inside}
+    return above <= loading.header(folder / loading.WEIGHTS, folder.path).sizes.keys()
 
 
 def encoder(folder: Folder) -> Any:

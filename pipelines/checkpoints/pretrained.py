@@ -1,5 +1,6 @@
 """The initial model of pretraining: random weights in a config's shape, or a model folder."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,17 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
         changes: values to change in that config, by its own names.
         auto: the transformers Auto class that the objective trains.
         tokenizer: tokenizer of the encoded text; a model with another vocabulary gets the vocabulary of this one.
-        seed: seed of the random weights.
+        seed: seed of the random weights, also of those that a folder lacks.
     """
     if source.is_dir():
         if changes:
             raise InputError(f"{source}: a pretrained model keeps its sizes; remove under config: {', '.join(changes)}")
+        torch.manual_seed(seeding.derive(seed, "weights"))
         return _further(OpenedFolder(source), auto, tokenizer)
     values = json_file.mapping(source)
     _check_names(family(source), changes, values)
     values |= changes
+    _require_known_head(values, source)
     values |= {"vocab_size": tokenizer.vocab_size} | _special_ids(values["model_type"], tokenizer)
     torch.manual_seed(seeding.derive(seed, "weights"))
     try:
@@ -81,6 +84,7 @@ def _further(source: OpenedFolder, auto: Any, tokenizer: Any) -> PreTrainedModel
         raise InputError(
             f"{source}: a fine-tuned model, without a head to pretrain; start from the encoder that it was made from"
         )
+    _require_known_head(source.encoder_config, source.path)
     source_tokenizer = tokenizer_files.load(source)
     model, random = loading.with_encoder(auto, source)
     if random:
@@ -92,6 +96,12 @@ def _further(source: OpenedFolder, auto: Any, tokenizer: Any) -> PreTrainedModel
         model.config.update(_special_ids(model.config.model_type, tokenizer))
         say(f"{source}: {shared:,} of {tokenizer.vocab_size:,} entries of the vocabulary have a trained embedding")
     return model
+
+
+def _require_known_head(config: Mapping[str, Any], source: Path) -> None:
+    """Raise InputError for DeBERTa's second masked-token head, which reads the embeddings and not only the states."""
+    if config.get("model_type") == "deberta-v2" and config.get("legacy") is False:
+        raise InputError(f"{source}: legacy: false has a masked-token head that is not supported; set legacy to true")
 
 
 def itself(model: PreTrainedModel, params: Any) -> PreTrainedModel:

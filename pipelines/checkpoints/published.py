@@ -16,7 +16,7 @@ from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.progress import say
 from pipelines.models import backbones
 from pipelines.models.features import FeaturesConfig
-from pipelines.text import protocol, tokenizer, vocab
+from pipelines.text import backend, protocol, tokenizer, vocab
 
 SEVERAL_IDEOGRAPHS = re.compile("[一-鿿]{2}")  # BERT's own tokenizer makes no such pieces
 
@@ -46,6 +46,11 @@ def _tokenizer(source: Path, target: Path) -> None:
     """Copy the tokenizer's files. If there is only a vocab.txt, as for the first BERTs, write a config for it."""
     if (source / protocol.CONFIG).is_file() or not (source / vocab.FILE).is_file():
         model_folder.copy_tokenizer(source, target)
+        if not any((target / name).is_file() for name in (backend.FILE, vocab.FILE)):
+            raise InputError(
+                f"{source}: no {backend.FILE} and no {vocab.FILE}; transformers writes a {backend.FILE} beside the "
+                "weights: AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)"
+            )
         return
     pieces = [piece for piece in vocab.read(source) if not piece.startswith("[")]
     if any(SEVERAL_IDEOGRAPHS.search(piece) for piece in pieces):
@@ -58,15 +63,20 @@ def _tokenizer(source: Path, target: Path) -> None:
 
 def _weights(source: Path, target: Path) -> None:
     """Write the weights of a Hugging Face folder as one safetensors file; only tensors are unpickled."""
-    whole, pickled = source / "model.safetensors", source / "pytorch_model.bin"
-    files = [whole] if whole.is_file() else sorted(source.glob("model-*-of-*.safetensors"))
-    if files:
+    if files := _files(source, "model", ".safetensors"):
         state = {name: tensor for file in files for name, tensor in loading.tensors(file).items()}
-    elif pickled.is_file():
-        state = {name: tensor.clone().contiguous() for name, tensor in _unpickled(pickled).items()}
+    elif files := _files(source, "pytorch_model", ".bin"):
+        pairs = (pair for file in files for pair in _unpickled(file).items())
+        state = {name: tensor.clone().contiguous() for name, tensor in pairs}
     else:
         raise InputError(f"{source}: no model.safetensors and no pytorch_model.bin; the folder is not complete")
     save_file(state, target, {"format": "pt"})
+
+
+def _files(source: Path, name: str, ending: str) -> list[Path]:
+    """The one file of a format's weights in `source`, or the several into which large weights are divided."""
+    whole = source / f"{name}{ending}"
+    return [whole] if whole.is_file() else sorted(source.glob(f"{name}-*-of-*{ending}"))
 
 
 def _unpickled(file: Path) -> dict[str, torch.Tensor]:
@@ -81,7 +91,7 @@ def _unpickled(file: Path) -> dict[str, torch.Tensor]:
 def _download(name: str, revision: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    wanted = ["config.json", "*.safetensors", "pytorch_model.bin", *protocol.FILES]
+    wanted = ["config.json", "*.safetensors", "pytorch_model*.bin", *protocol.FILES]
     try:
         return Path(snapshot_download(name, revision=revision or None, allow_patterns=wanted))
     except Exception as error:  # the hub's errors have no common base class

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from pipelines.core.errors import InputError
 from pipelines.core.ragged import Ragged, ragged
+from pipelines.models import backbones
 from pipelines.text.protocol import Tokenizer
 
 
@@ -31,7 +32,9 @@ def exchange(model: PreTrainedModel, old: Tokenizer, new: Tokenizer) -> int:
         )
     sources = _sources(old, new)
     before = [table.detach().clone() for table in _tables(model)]
-    model.resize_token_embeddings(new.vocab_size, mean_resizing=False)
+    # MobileBERT resizes one more matrix and does not take the option; all tables are overwritten anyway
+    options = {} if backbones.backbone(model).by_piece else {"mean_resizing": False}
+    model.resize_token_embeddings(new.vocab_size, **options)
     ids, starts = torch.from_numpy(sources.values.astype(np.int64)), torch.from_numpy(sources.offsets[:-1])
     with torch.no_grad():
         for table, rows in zip(_tables(model), before, strict=True):
@@ -40,10 +43,12 @@ def exchange(model: PreTrainedModel, old: Tokenizer, new: Tokenizer) -> int:
     return int((sources.lengths == 1).sum())
 
 
-def _tables(model: PreTrainedModel) -> list[nn.Parameter]:
-    """The parameters with a row per entry: embeddings (V, H), output weights (V, H) if not tied, and bias (V,)."""
+def _tables(model: PreTrainedModel) -> list[torch.Tensor]:
+    """The weights with a row per entry: embeddings (V, H), output weights (V, H) if not tied, bias (V,), by_piece.T."""
     output = model.get_output_embeddings()
     named: Any = [model.get_input_embeddings().weight, getattr(output, "weight", None), getattr(output, "bias", None)]
+    if path := backbones.backbone(model).by_piece:
+        named.append(model.get_parameter(path).T)
     return list({id(table): table for table in named if table is not None}.values())
 
 

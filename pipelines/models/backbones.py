@@ -39,6 +39,7 @@ class Backbone:
     top: tuple[str, ...] = ()  # modules above the layers that belong to the encoder
     pooler: str = ""  # serves sentence labels, so it is trained with the head
     mlm_head: tuple[str, ...] = ()  # modules applied in this order, (N, H) to (N, V)
+    by_piece: str = ""  # a matrix with a column for each piece of the vocabulary, besides the embeddings
     pair_head: str = ""  # for the order of two segments: pooled (B, H) to (B, 2)
     count: str = "num_hidden_layers"  # the config's name for the number of layers
     token_types: bool = True  # whether the encoder takes token_type_ids
@@ -109,7 +110,13 @@ BACKBONES: dict[str, Backbone] = {
         plain=True,
     ),
     "xlnet": Backbone("layer", embeddings=("word_embedding", "mask_emb"), count="n_layer"),
-    "mobilebert": Backbone(_LAYER, pooler="pooler", mlm_head=("cls",), parts=_BERT),
+    "mobilebert": Backbone(
+        _LAYER,
+        pooler="pooler",
+        mlm_head=("cls",),
+        by_piece="cls.predictions.dense.weight",
+        parts=_BERT,
+    ),
     "deberta-v2": Backbone(
         _LAYER,
         mlm_head=("cls",),

@@ -26,14 +26,16 @@ def imported() -> Path:
     return Path("artifacts/models/published")
 
 
-@pytest.mark.parametrize("form", ["safetensors", "shards", "pickle"])
+@pytest.mark.parametrize("form", ["safetensors", "shards", "pickle", "pickles"])
 def test_the_weights_are_the_same_in_every_form(form: str, source: Path) -> None:
     file = source / "model.safetensors"
     state = load_file(file)
-    if form == "shards":
-        names = sorted(state)
-        for number, part in enumerate((names[:5], names[5:]), start=1):
+    names = sorted(state)
+    for number, part in enumerate((names[:5], names[5:]), start=1):
+        if form == "shards":
             save_file({name: state[name] for name in part}, source / f"model-0000{number}-of-00002.safetensors")
+        if form == "pickles":
+            torch.save({name: state[name] for name in part}, source / f"pytorch_model-0000{number}-of-00002.bin")
     if form == "pickle":
         torch.save(state, source / "pytorch_model.bin")
     if form != "safetensors":
@@ -97,4 +99,11 @@ def test_a_folder_with_only_a_vocabulary_is_imported(checkout: Path) -> None:
 def test_a_folder_has_no_revisions(source: Path) -> None:
     Path("params.yaml").write_text("import_weights: {published: {source: elsewhere, revision: abc}}")
     with pytest.raises(InputError, match="elsewhere: a folder has no revisions; remove revision: abc"):
+        imported()
+
+
+def test_a_tokenizer_of_another_form_is_one_sentence(source: Path) -> None:
+    """Such as the first DeBERTa-v2s, which have only the model of SentencePiece."""
+    (source / "vocab.txt").rename(source / "spm.model")
+    with pytest.raises(InputError, match=r"elsewhere: no tokenizer\.json and no vocab\.txt; transformers writes a tok"):
         imported()

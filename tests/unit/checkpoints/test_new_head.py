@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModel
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head, pretrained
@@ -63,6 +63,35 @@ def test_the_old_head_is_not_kept_for_the_same_labels_either(checkout: Path) -> 
     before, folder = tuned("bert", checkout, tiny.TASK, "native")
     after = new_head.for_task(folder, tiny.TASK)
     assert not torch.equal(before.classifier.weight, after.classifier.weight)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("labels", [3, 5])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_head_of_another_tool_is_not_kept_either(family: str, labels: int, checkout: Path) -> None:
+    """With as many labels or with others; the encoder stays, and the seed decides the head."""
+    folder = tiny.of_family(family, checkout / "encoder")
+    before = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=labels)
+    inside = {id(p) for p in backbones.encoder(before).parameters()}
+    with torch.no_grad():
+        for parameter in before.parameters():
+            parameter += torch.randn_like(parameter)
+    before.save_pretrained(folder)
+    drawn = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        drawn.append(new_head.for_task(folder, TASKS["single"]).state_dict())
+    for name, parameter in before.named_parameters():
+        assert drawn[0][name].equal(parameter) == (id(parameter) in inside), name
+        assert drawn[0][name].equal(drawn[1][name])
+    assert any(not drawn[0][name].equal(tensor) for name, tensor in drawn[2].items())
+
+
+def test_a_layer_of_the_pretraining_head_stays(checkout: Path) -> None:
+    """ModernBERT's heads share one layer, which transformers takes from the masked-token head."""
+    folder = tiny.of_family("modernbert", checkout / "encoder")
+    before = AutoModelForMaskedLM.from_pretrained(folder)
+    before.save_pretrained(folder)
+    assert new_head.for_task(folder, TASKS["single"]).head.dense.weight.equal(before.head.dense.weight)
 
 
 def test_what_cannot_go_on_is_one_sentence(checkout: Path) -> None:

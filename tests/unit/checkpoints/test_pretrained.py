@@ -10,6 +10,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTrainin
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import pretrained
 from pipelines.core.errors import InputError
+from pipelines.models import backbones
 from pipelines.text import tokenizer
 from tests.support import tiny
 
@@ -32,6 +33,7 @@ CHANGES: dict[str, tuple[str, dict[str, Any], str]] = {
     "no heads": ("bert", {"num_attention_heads": 0}, r"hidden_size 32 is not divisible by num_attention_heads 0"),
     "rotary heads of odd width": ("modernbert", {"hidden_size": 30}, r"no model can be built with these sizes: .*15"),
     "no half": ("bilstm", {"hidden_size": 33}, r"hidden_size 33 is not divisible by 2: each direction"),
+    "deberta's second head": ("deberta-v2", {"legacy": False}, r"legacy: false has a masked-token head that is "),
     "xlnet's own names": ("xlnet", {"d_model": 33}, r"no model can be built with these sizes: .*'d_model % n_head'"),
 } | {
     f"a width that its heads do not divide, {family}": (
@@ -58,7 +60,7 @@ def test_a_shape_that_makes_no_model_is_one_sentence(name: str, tmp_path: Path) 
     loaded = tokenizer.load(tiny.tokenizer(tmp_path))
     auto = AutoModelForPreTraining if family in ("bilstm", "xlnet") else AutoModelForMaskedLM
     with pytest.raises(InputError, match=message) as refused:
-        pretrained.start(tiny.SHAPES / f"{family}.json", tiny.SMALL[family] | changes, auto, loaded, seed=1)
+        pretrained.start(tiny.shape(family, tmp_path), tiny.SMALL[family] | changes, auto, loaded, seed=1)
     assert "\n" not in str(refused.value)
 
 
@@ -87,5 +89,6 @@ def test_a_head_that_a_folder_lacks_is_said(
     loaded = tokenizer.load(whole)
     pretrained.start(whole, {}, AutoModelForMaskedLM, loaded, seed=1)
     assert "start at random" not in capsys.readouterr().err
-    pretrained.start(bare, {}, AutoModelForMaskedLM, loaded, seed=1)
+    one, again, two = (pretrained.start(bare, {}, AutoModelForMaskedLM, loaded, seed) for seed in (1, 1, 2))
+    assert backbones.digest(one) == backbones.digest(again) != backbones.digest(two)
     assert "weights of a head or a pooler are missing and start at random: cls.predictions." in capsys.readouterr().err
