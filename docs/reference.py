@@ -5,7 +5,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -86,9 +86,10 @@ bertline status
 """
 AHEAD = ("dvc.repo", "sklearn.svm")  # imported once
 MODEL_AHEAD = ("mlflow.pyfunc", "pipelines.lifecycle.promotion", "transformers:AutoModel")
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?(\+00:00)?"
 # what another machine or another day would print otherwise
 CHANGING = {
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?(\+00:00)?": "2026-11-28T09:00:00+00:00",
+    TIME: "2026-11-28T09:00:00+00:00",
     r"key-1-[0-9a-f]{8}": "key-1-0123abcd",
     r"\d+ files of code": "38 files of code",
     r"\b[0-9a-f]{64}\b": "0123456789abcdef" * 4,
@@ -108,11 +109,15 @@ NO_SERVICE = {"BERTLINE_SERVICE": "http://127.0.0.1:9"}  # of `status`; others w
 
 
 class Shown(NamedTuple):
-    """A command, its exit status, and what it printed on both streams."""
+    """A command, its exit status, and what it printed on both streams.
+
+    `after` is the command before it, if the page has the same line above, with another answer.
+    """
 
     line: str
     status: int
     out: str
+    after: str = ""
 
 
 def pages() -> dict[str, str]:
@@ -122,7 +127,7 @@ def pages() -> dict[str, str]:
     group: Any = typer.main.get_command(cli)
     context = typer.Context(group, info_name="bertline")
     shown: dict[str, list[Shown]] = {}
-    for step in walked():
+    for step in repeated(walked()):
         shown.setdefault(shlex.split(step.line)[1], []).append(step)
     texts = {}
     for panel in panels.PANELS:
@@ -131,6 +136,14 @@ def pages() -> dict[str, str]:
         entries = [described(*one) + _console(one[1], shown.get(one[0], [])) for one in of_panel.items()]
         texts[f"{panel.lower().replace(' ', '-')}.md"] = HEAD.format(panel=panel) + "".join(entries)
     return texts
+
+
+def repeated(steps: Iterable[Shown]) -> Iterator[Shown]:
+    """The steps; one that repeats a line says after which command."""
+    lines = [""]
+    for step in steps:
+        yield step._replace(after=lines[-1]) if step.line in lines else step
+        lines.append(step.line)
 
 
 def walked(with_model: bool = True) -> Iterator[Shown]:
@@ -149,7 +162,7 @@ def walked(with_model: bool = True) -> Iterator[Shown]:
                 status = _run(warm, line.strip(), place, log)
                 printed = log.read_text(encoding="utf-8")
                 if not line.startswith(" "):
-                    yield Shown(line, status, normal(printed))
+                    yield Shown(line, status, normal(printed, line))
                 elif status:
                     raise RuntimeError(f"{line}: status {status}\n{printed}")
 
@@ -184,9 +197,14 @@ def _replace(environment: dict[str, str]) -> None:
     os.environ.update(environment)
 
 
-def normal(text: str) -> str:
-    """The text with what changes from run to run replaced, and without spaces at the ends of lines."""
-    return "".join(f"{line.rstrip()}\n" for line in _replaced(text, CHANGING).splitlines())
+def normal(text: str, command: str = "") -> str:
+    """The text with what changes from run to run replaced, and without spaces at the ends of lines.
+
+    Times of a date that the command names stay.
+    """
+    dates = "".join(f"(?!{date})" for date in re.findall(r"\d{4}-\d\d-\d\d", command))
+    changing = {dates + pattern if pattern == TIME else pattern: constant for pattern, constant in CHANGING.items()}
+    return "".join(f"{line.rstrip()}\n" for line in _replaced(text, changing).splitlines())
 
 
 def unlearned(text: str) -> str:
@@ -225,8 +243,9 @@ def _console(command: Any, shown: list[Shown]) -> str:
 
 def block(step: Shown) -> str:
     """A command, and what it printed."""
+    after = f"# after {step.after}\n" if step.after else ""
     status = f"# exit status {step.status}\n" if step.status else ""
-    return f"$ {step.line}\n{step.out}{status}"
+    return f"{after}$ {step.line}\n{step.out}{status}"
 
 
 def write(folder: Path) -> None:

@@ -53,6 +53,26 @@ def test_most_commands_are_shown_with_what_they_print() -> None:
     assert shown == set(GROUP.commands) - started - long
 
 
+def test_the_same_line_with_another_answer_says_after_which_command() -> None:
+    steps = [reference.Shown(line, 0, "") for line in ("why a", "add b", "why a")]
+    assert [reference.block(step) for step in reference.repeated(steps)] == [
+        "$ why a\n", "$ add b\n", "# after add b\n$ why a\n",
+    ]  # fmt: skip
+    blocks = ["\n".join(page.split("```console\n")[1:]) for page in written().values()]
+    lines = [line for block in blocks for line in block.splitlines()]
+    again = [lines[i - 1] for i, line in enumerate(lines) if line.startswith("$ ") and line in lines[:i]]
+    assert again
+    assert all(line.startswith("# after ") for line in again)
+
+
+def test_a_date_that_the_command_names_stays() -> None:
+    page = (reference.FOLDER / "decide.md").read_text(encoding="utf-8")
+    line = "history claims --at 2026-11-01"
+    assert f"$ bertline {line}\nclaims had no champion at 2026-11-01T00:00:00+00:00\n" in page
+    both = "at 2026-11-01T00:00:00+00:00, not 2026-11-02T00:00:00+00:00"
+    assert reference.normal(both, line) == "at 2026-11-01T00:00:00+00:00, not 2026-11-28T09:00:00+00:00\n"
+
+
 def test_what_changes_is_replaced_in_one_place() -> None:
     assert reference.normal("key-1-deadbeef signs  \n2026-01-02T03:04:05+00:00 " + "a" * 32) == (
         "key-1-0123abcd signs\n2026-11-28T09:00:00+00:00 0123456789abcdef0123456789abcdef\n"
