@@ -5,19 +5,22 @@ change the prediction. Direction: a change that may move a probability, or a num
 """
 
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from pipelines.core.errors import UsageError, choices
+from pipelines.core.errors import UsageError, choices, shown
 from pipelines.core.schema import INPUTS, ROWS, SAYS, TARGETS
+from pipelines.core.task import Task
 from pipelines.entries.evaluate import Check
 from pipelines.evaluation import answer_scores
 from pipelines.inference.predictor import Predictor
 
 CLASSED = ("single", "pair", "choice")  # kinds with a probability for every label
+ENTITY = {"start": int, "end": int, "label": str}
 SHOWN = 3  # the most failed rows in a result
 FULL_WIDTH = {code: code + 0xFEE0 for code in range(0x21, 0x7F)} | {0x20: 0x3000}
 WRITE: dict[str, Callable[[str], str]] = {
@@ -70,13 +73,13 @@ def _minimum(predictor: Predictor, check: Check, where: str) -> Iterable[Result 
     """For each row of the check the failure, or None if its prediction is right."""
     task = predictor.task
     target = TARGETS[task.kind]
-    for row in check.rows:
+    expected = []
+    for number, row in enumerate(check.rows):
         if set(row) != {*INPUTS[task.kind], target}:
             raise UsageError(
                 f"{where}.rows: a row has {', '.join(row)}; {', '.join([*INPUTS[task.kind], target])} are expected"
             )
-        if task.kind in CLASSED and row[target] not in task.labels:
-            raise UsageError(f"{where}.rows: {choices('label', row[target], task.labels)}")
+        expected.append(_expected(task, row[target], f"{where}.rows: row {number}: {target}"))
     fields = [ROWS[task.kind].field(name) for name in INPUTS[task.kind]]
     inputs = [{field.name: row[field.name] for field in fields} for row in check.rows]
     try:
@@ -84,13 +87,42 @@ def _minimum(predictor: Predictor, check: Check, where: str) -> Iterable[Result 
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise UsageError(f"{where}.rows: {error}") from None
     right = [
-        _right(task.kind, answer, row[target], check, task.compared_by)
-        for answer, row in zip(answers, check.rows, strict=True)
+        _right(task.kind, answer, wanted, check, task.compared_by)
+        for answer, wanted in zip(answers, expected, strict=True)
     ]
     return [
         None if ok else {**row_inputs, "said": _gist(task.kind, answer), "wanted": row[target]}
         for ok, row_inputs, answer, row in zip(right, inputs, answers, check.rows, strict=True)
     ]
+
+
+def _expected(task: Task, value: Any, where: str) -> Any:
+    """The expected prediction of a row as `_right` compares it. Raises UsageError if it is none of the task's kind."""
+    if task.kind in CLASSED:
+        _require_label(task, value, where)
+    if task.kind == "regression" and not (type(value) in (int, float) and abs(value) <= sys.float_info.max):
+        raise UsageError(f"{where} is {shown(value)}; a number is expected")
+    if task.kind == "span":
+        answers = value if isinstance(value, list) else [value]
+        texts = [answer.get("text") if isinstance(answer, dict) else answer for answer in answers]
+        if not all(isinstance(text, str) for text in texts):
+            raise UsageError(f"{where} is {shown(value)}; a text or a list of texts is expected, [] for no answer")
+        return texts
+    if task.kind == "tagging":
+        if not (isinstance(value, list) and all(map(_is_entity, value))):
+            raise UsageError(f"{where} is {shown(value)}; a list of entities with start, end, label is expected")
+        for one in value:
+            _require_label(task, one["label"], where)
+    return value
+
+
+def _is_entity(value: Any) -> bool:
+    return isinstance(value, dict) and {k: type(part) for k, part in value.items()} == ENTITY
+
+
+def _require_label(task: Task, label: Any, where: str) -> None:
+    if label not in task.labels:
+        raise UsageError(f"{where}: {choices('label', label, task.labels)}")
 
 
 def _changed(

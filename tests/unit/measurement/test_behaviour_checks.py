@@ -8,6 +8,7 @@ import pytest
 
 from pipelines.core.errors import UsageError
 from pipelines.core.params import parse
+from pipelines.core.schema import INPUTS, TARGETS
 from pipelines.entries.evaluate import Check, Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
@@ -111,6 +112,40 @@ def test_every_kind_can_be_checked(kind: str, tmp_path: Path) -> None:
     other = {"span": ["無い"], "tagging": [{"start": 0, "end": 99, "label": "film"}], "regression": 1e6}
     wrong = other.get(kind) or next(label for label in tiny.LABELS if label != expected)
     assert not result(predictor, pa.table(texts), rows=[{**row, target: wrong}])["ok"]
+
+
+def test_an_answer_may_be_a_text_or_an_object_with_one(tmp_path: Path) -> None:
+    predictor = Predictor.load(tiny.classifier(tmp_path / "model", "span"))
+    inputs = {"question": TEXTS[0], "context": TEXTS[1]}
+    answer = predictor.predict(pa.table({name: [text] for name, text in inputs.items()}))["answer"][0].as_py()
+    assert answer
+    for expected in (answer, [answer], {"text": answer}, [{"text": "無い", "start": 0}, {"text": answer, "start": 1}]):
+        assert result(predictor, rows=[{**inputs, "answers": expected}])["ok"]
+    for wrong in ([], "無い", answer + "無い"):
+        assert not result(predictor, rows=[{**inputs, "answers": wrong}])["ok"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "sentence"),
+    [
+        ("regression", "high", "label is 'high'; a number is expected"),
+        ("regression", None, "label is None; a number is expected"),
+        ("regression", float("nan"), "label is nan; a number is expected"),
+        ("regression", 10**400, "a number is expected"),
+        ("span", None, r"answers is None; a text or a list of texts is expected, \[\] for no answer"),
+        ("span", [5], "a text or a list of texts is expected"),
+        ("tagging", None, "entities is None; a list of entities with start, end, label is expected"),
+        ("tagging", [{"start": "0", "end": 1, "label": "film"}], "a list of entities with start, end, label"),
+        ("tagging", [{"start": 0, "label": "film"}], "a list of entities with start, end, label is expected"),
+        ("tagging", [{"start": 0, "end": 1, "label": "filn"}], "entities: no label 'filn'"),
+        ("single", None, "label: no label 'None'"),
+    ],
+)
+def test_a_value_that_no_prediction_can_be_is_refused(kind: str, value: object, sentence: str, tmp_path: Path) -> None:
+    predictor = Predictor.load(tiny.classifier(tmp_path / "model", kind))
+    row = {**dict.fromkeys(INPUTS[kind], TEXTS[0]), TARGETS[kind]: value}
+    with pytest.raises(UsageError, match=rf"behaviour\.it\.rows: row 0: .*{sentence}"):
+        result(predictor, rows=[row])
 
 
 @pytest.mark.parametrize(
