@@ -14,7 +14,7 @@ import yaml
 
 from flows.local import prefect_api
 from pipelines.core import params, paths, yaml_file
-from pipelines.core.errors import InputError, UsageError, one_line
+from pipelines.core.errors import InputError, UsageError, one_line, shown
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.entries.schedule import Schedule
@@ -23,6 +23,9 @@ from pipelines.graph import import_closure
 
 TEMPLATE, WRITTEN = Path("prefect.yaml"), Path("state/prefect/deployments.yaml")
 TAG = "bertline up"  # of what it registers; what has this tag, and no entry any more, it removes
+NEEDED = ("name", "entrypoint")  # by every deployment of prefect.yaml
+FORMS = {"name": str, "entrypoint": str, "description": str, "parameters": dict, "schedules": list, "tags": list}
+WORDS = {str: "text", dict: "mapping", list: "list"}
 HOURLY = {"score-windows": "5 * * * *", "watch": "20 * * * *"}  # after the window has ended
 
 Deployment = dict[str, Any]
@@ -32,19 +35,36 @@ Sections = Mapping[str, Mapping[str, Any]]
 def file() -> Path:
     """Write the file for `prefect deploy`, and return its path; without params.yaml, the template is that file.
 
-    Raises UsageError if an entry is malformed, or its cron has no meaning.
+    Raises UsageError if the template or an entry is malformed, or a cron of an entry has no meaning.
     """
     template_file = TEMPLATE if TEMPLATE.is_file() else import_closure.ROOT / TEMPLATE
+    template = yaml_file.read(template_file, "it has the deployments")
+    in_template = _checked(template.get("deployments"), template_file)
     if not params.FILE.is_file():
         return template_file
-    template = yaml_file.read(template_file, "it has the deployments")
-    deployments = [
-        one | {"tags": [*one.get("tags", []), TAG]} for one in wanted(template["deployments"], params.read())
-    ]
+    deployments = [one | {"tags": [*one.get("tags", []), TAG]} for one in wanted(in_template, params.read())]
     WRITTEN.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(template | {"deployments": deployments}, sort_keys=False, allow_unicode=True)
     WRITTEN.write_text(text, encoding="utf-8")
     return WRITTEN
+
+
+def _checked(listed: Any, file: Path) -> list[Deployment]:
+    """The deployments of the template, without keys that are empty. Raises UsageError for one without its form."""
+    if not isinstance(listed, list):
+        raise UsageError(f"{file}: no `deployments:` with a list of deployments")
+    for number, one in enumerate(listed):
+        where = f"{file}: deployments.{number}"
+        if not isinstance(one, dict):
+            raise UsageError(f"{where}: {shown(one)} is no deployment; it must have `name:` and `entrypoint:`")
+        for key, form in FORMS.items():
+            if key in NEEDED and not one.get(key):
+                raise UsageError(f"{where}: no `{key}:`; every deployment has a name and the entrypoint of a flow")
+            if one.get(key) is not None and not isinstance(one[key], form):
+                raise UsageError(f"{where}.{key}: {shown(one[key])}; it must be a {WORDS[form]}")
+        if wrong := [schedule for schedule in one.get("schedules") or () if not isinstance(schedule, dict)]:
+            raise UsageError(f"{where}.schedules: {shown(wrong[0])}; a schedule is a mapping, such as `cron: TIMES`")
+    return [{key: value for key, value in one.items() if value is not None or key not in FORMS} for one in listed]
 
 
 def wanted(template: list[Deployment], sections: Sections) -> Iterator[Deployment]:
@@ -100,9 +120,11 @@ def _for_job(deployment: Deployment, job: str, entry: Score) -> Deployment:
     if job != template_job:
         copy["parameters"]["job"] = job
         copy["name"] = job if name == template_job else f"{name}-{job}"
-        copy["description"] = deployment["description"].replace(f"`{template_job}`", f"`{job}`")
+        if "description" in copy:
+            copy["description"] = copy["description"].replace(f"`{template_job}`", f"`{job}`")
     for schedule in copy.get("schedules", []):
-        schedule["cron"] = _cron(schedule["cron"], _flow(deployment), job, entry)
+        if isinstance(schedule.get("cron"), str):  # an interval or an rrule stays as it is
+            schedule["cron"] = _cron(schedule["cron"], _flow(deployment), job, entry)
     return copy
 
 
@@ -117,8 +139,8 @@ def _cron(daily: str, flow: str, job: str, entry: Score) -> str:
             return scoring
         if hit := re.fullmatch(r"(\d+) (\d|1\d|2[012]) (\S+ \S+ \S+)", " ".join(scoring.split())):
             return f"{hit[1]} {int(hit[2]) + 1} {hit[3]}"
-    minute, hour, *_ = daily.split()
-    return {"hour": HOURLY[flow], "week": f"{minute} {hour} * * 1"}.get(entry.every, daily)
+    weekly = re.sub(r"^(\S+ \S+)( \S+){3}$", r"\1 * * 1", " ".join(daily.split()))  # a word such as @daily stays
+    return {"hour": HOURLY.get(flow, daily), "week": weekly}.get(entry.every, daily)
 
 
 def _of_models(deployments: Iterable[Deployment], sections: Sections) -> Iterator[Deployment]:
@@ -130,7 +152,7 @@ def _of_models(deployments: Iterable[Deployment], sections: Sections) -> Iterato
         elif models:
             copy, name = deepcopy(deployment), next(iter(models))
             copy["parameters"]["name"] = name
-            if Path(deployment["parameters"].get("source", "")).is_relative_to(paths.rows("")):
+            if Path(str(deployment["parameters"].get("source", ""))).is_relative_to(paths.rows("")):
                 copy["parameters"]["source"] = str(_scored_rows(name))
             yield copy
 

@@ -89,6 +89,49 @@ def test_a_job_that_is_gone_has_none_and_a_wrong_cron_is_refused() -> None:
         deployed(score={"mine": {**JOB, "cron": "daily"}})
 
 
+def test_a_template_of_ones_own_may_say_little() -> None:
+    """Schedules without a cron stay, and keys that are empty count as missing."""
+    ones = [
+        {"name": "plain", "entrypoint": "mine.py:mine"},
+        {"name": "empty", "entrypoint": "mine.py:mine", "parameters": None, "schedules": None, "tags": None},
+        {
+            "name": "nightly",
+            "entrypoint": "flows/backfill.py:backfill",
+            "parameters": {"job": "nightly"},
+            "schedules": [{"interval": 3600}, {"cron": "@daily"}, {"cron": "0 1 * * *"}],
+        },
+        {"name": "read", "entrypoint": "mine.py:mine", "parameters": {"name": "other", "source": 3}},
+    ]
+    Path("prefect.yaml").write_text(yaml.safe_dump({"deployments": ones}))
+    jobs = {name: {**JOB, "every": every} for name, every in (("nightly", "hour"), ("weeks", "week"))}
+    known = deployed(**ENTRIES, score=jobs)
+    assert set(known) == {"mine/plain", "mine/empty", "backfill/nightly", "backfill/weeks", "mine/read"}
+    assert known["backfill/nightly"]["schedules"] == [{"interval": 3600}, {"cron": "@daily"}, {"cron": "0 1 * * *"}]
+    assert known["backfill/weeks"]["schedules"] == [{"interval": 3600}, {"cron": "@daily"}, {"cron": "0 1 * * 1"}]
+    assert known["mine/empty"] == {"name": "empty", "entrypoint": "mine.py:mine", "tags": [deployments.TAG]}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("name: x", "no `deployments:`"),
+        ("deployments:", "no `deployments:`"),
+        ("deployments: [x]", r"deployments\.0: 'x' is no deployment"),
+        ("deployments: [{name: x}]", r"deployments\.0: no `entrypoint:`"),
+        ("deployments: [{entrypoint: 'a.py:b'}]", r"deployments\.0: no `name:`"),
+        ("deployments: [{name: x, entrypoint: 3}]", r"deployments\.0\.entrypoint: 3; it must be a text"),
+        ("deployments: [{name: x, entrypoint: 'a:b', parameters: [job]}]", r"parameters: .* must be a mapping"),
+        ("deployments: [{name: x, entrypoint: 'a:b', schedules: [daily]}]", r"schedules: 'daily'; a schedule is"),
+    ],
+)
+def test_a_template_without_its_form_is_refused(text: str, problem: str) -> None:
+    Path("prefect.yaml").write_text(text)
+    with pytest.raises(UsageError, match=f"prefect.yaml: .*{problem}"):
+        deployments.file()
+    with pytest.raises(UsageError, match=problem):
+        deployed(**ENTRIES)
+
+
 def test_the_models_are_those_of_params() -> None:
     known = deployed()
     assert {name for name in known if "name" in known[name]["parameters"]} == set(), "no model, nothing to score with"
