@@ -201,6 +201,12 @@ def _count_after(addition: Addition, aside: Path, there: _There, task: Any, opti
             addition.after[split] += 1
             addition.moved += there.splits.get(row["id"], split) != split
     findings.require_none()
+    more = sum(addition.after[split] - addition.before[split] for split in after.splits)
+    if more != len(addition.rows):
+        raise InputError(
+            f"{addition.target}: with {len(addition.rows):,} new rows at its end it would have {more:,} rows more; "
+            "nothing is added; write them into it yourself, then bertline check"
+        )
 
 
 def sentences(addition: Addition) -> Iterator[str]:

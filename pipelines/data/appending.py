@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pipelines.core import tables
 from pipelines.core.errors import FindingsError, InputError, shown
 from pipelines.data.formats import delimiters, encodings
-from pipelines.data.formats.records import Record, plain
+from pipelines.data.formats.records import Opener, Record, lines, plain
 from pipelines.data.own_params import Params
 
 HEAD_BYTES = 1 << 20  # of a file in which its line ends are looked for
@@ -49,12 +49,21 @@ def append(
     with target.open("rb") as head:
         line_end = "\r\n" if "\r\n".encode(encoding) in head.read(HEAD_BYTES) else "\n"
     opener = encodings.opener(options.encoding) or plain
-    names = delimiters.header(target, "\t" if form == "tsv" else options.delimiter, opener) if form != "jsonl" else []
+    names = _header(target, form, options.delimiter, opener)
     if names and (lacking := sorted({*needed} - {*names})):
         raise InputError(f"{target}: no column {lacking[0]!r}")
     parts = _encoded(rows, names, form, options, line_end, encoding, f"the encoding of {target}", file)
     shutil.copyfile(target, aside)
     _write_after(aside, parts, line_end, encoding)
+
+
+def _header(target: Path, form: str, delimiter: str, opener: Opener) -> list[str]:
+    """The names of the columns as the rows are read: quotes are characters in TSV. Empty for JSONL, which has none."""
+    if form == "jsonl":
+        return []
+    if form == "tsv":
+        return next((line.split("\t") for _, line in lines(target, opener) if line), [])
+    return delimiters.header(target, delimiter, opener)
 
 
 def _encoded(
@@ -122,6 +131,6 @@ def _parquet(target: Path, aside: Path, rows: Mapping[str, Record], file: Path) 
     cells = [{name: record.get(name) for name in schema.names} for record in rows.values()]
     try:
         added = pa.Table.from_pylist(cells, schema=schema)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise InputError(f"{file}: its cells do not fit the columns of {target}: {error}") from None
     pq.write_table(pa.concat_tables([pq.read_table(target), added]), aside)

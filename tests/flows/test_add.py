@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.core import params
+from pipelines.data import appending
 from pipelines.data.corpora import custom
 from tests.support import commands, tickets
 
@@ -191,3 +192,44 @@ def test_a_private_file_stays_private_and_a_link_a_link(form: str) -> None:
     assert "1 rows are added" in added("march.csv")
     assert (link.is_symlink(), corpus.read_bytes()) == (False, before)
     assert "the receipt of april" in splits(str(link))
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize(
+    ("head", "columns", "tail"),
+    [
+        ("\ntext,label\n", "", "quite new,0\n"),
+        ('"text\n(all)",label\n', ', columns: {text: "text\\n(all)"}', "quite new,0\n"),
+        ("text,label,,\n", "", "quite new,0,,\n"),
+    ],
+    ids=["empty line", "line end", "nameless columns"],
+)
+def test_the_header_may_begin_below_an_empty_line_or_have_a_line_end(head: str, columns: str, tail: str) -> None:
+    commas = ",," if head.endswith(",,\n") else ""
+    rows = [f"{text},{label}{commas}\n" for text, label in tickets.texts("en", 40)]
+    Path("mine.csv").write_text(head + "".join(rows))
+    Path("more.csv").write_text(head + tail.replace("0", tickets.texts("en", 1)[0][1]))
+    entry("mine.csv", SPLIT + columns)
+    before = len(splits("mine.csv"))
+    assert "1 rows are added" in added("more.csv")
+    assert len(splits("mine.csv")) == before + 1
+
+
+@pytest.mark.usefixtures("checkout")
+def test_rows_that_would_not_be_read_again_are_not_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    table("mine.csv", [("text", "label"), *tickets.texts("en", 40)])
+    table("more.csv", [("text", "label"), ("quite new", tickets.texts("en", 1)[0][1])])
+    entry("mine.csv")
+    before = Path("mine.csv").read_bytes()
+    monkeypatch.setattr(appending, "_line", lambda *_: "")
+    assert "with 1 new rows at its end it would have 0 rows more; nothing is added" in added("more.csv", 1)
+    assert Path("mine.csv").read_bytes() == before
+
+
+@pytest.mark.usefixtures("checkout")
+def test_a_number_that_a_parquet_column_cannot_hold_is_told() -> None:
+    rows = [{"text": text, "label": label, "n": 1} for text, label in tickets.texts("en", 40)]
+    pq.write_table(pa.Table.from_pylist(rows), "mine.parquet")
+    Path("more.jsonl").write_text(json.dumps({**rows[0], "text": "quite new", "n": 10**25}) + "\n")
+    entry("mine.parquet")
+    assert "more.jsonl: its cells do not fit the columns of mine.parquet" in added("more.jsonl", 1)

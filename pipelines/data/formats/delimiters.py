@@ -13,9 +13,9 @@ LINES = 50  # of a file that are looked at
 
 
 def header(path: Path, delimiter: str, opener: Opener = plain) -> list[str]:
-    """The names in a file's first line if its columns are separated by this character."""
-    first = next((line for _, line in lines(path, opener)), "")
-    return next(_records([first], delimiter), [])
+    """The names in a file's first record that is not empty, if its columns are separated by this character."""
+    texts = (f"{line}\n" for _, line in lines(path, opener))
+    return next(filter(None, _records(texts, delimiter)), [])
 
 
 def separating(path: Path, delimiter: str, columns: Collection[str], opener: Opener = plain) -> str:
@@ -35,7 +35,7 @@ def likeliest(path: Path, opener: Opener = plain) -> str:
     scores: dict[str, tuple[float, int]] = {}
     for delimiter in KNOWN:
         counts = Counter(len(fields) for fields in _records(texts, delimiter) if fields)
-        names = len(next(_records(texts, delimiter), []))
+        names = len(next(filter(None, _records(texts, delimiter)), []))
         if names > 1:
             scores[delimiter] = (counts[names] / counts.total(), names)
     return max(scores, key=lambda delimiter: scores[delimiter], default=",")

@@ -111,7 +111,7 @@ def tsv(
         if len(fields) != len(names):
             note(InputError(f"{path}: line {number}: {len(fields)} fields, {len(names)} are expected"))
             continue
-        yield f"line {number}", dict(zip(names, fields, strict=True))
+        yield f"line {number}", _record(path, number, names, fields)
 
 
 def csv_(
@@ -132,17 +132,32 @@ def csv_(
                 place = f"{path}: line {reader.line_num}"
                 note(InputError(f"{place}: {len(fields)} fields, the header has {len(header)}"))
                 continue
-            yield f"line {reader.line_num}", dict(zip(header, fields, strict=True))
+            yield f"line {reader.line_num}", _record(path, reader.line_num, header, fields)
     except csv.Error as error:
         raise InputError(f"{path}: line {reader.line_num}: not CSV: {error}") from None
 
 
 def _distinct(path: Path, names: list[str]) -> list[str]:
-    """The names of columns. Raises InputError if two are equal, since a name must select one column."""
-    for name in names:
+    """The names of columns. Raises InputError if two are equal, since a name must select one column.
+
+    Several may have none, as Excel leaves them behind the others; `_record` has their cells empty.
+    """
+    for name in filter(None, names):
         if names.count(name) > 1:
             raise InputError(f"{path}: two columns are named {name!r}; rename one of them")
     return names
+
+
+def _record(path: Path, number: int, names: list[str], cells: list[str]) -> Record:
+    """The cells by their names. Raises InputError for a cell of one of several columns without a name."""
+    record = dict(zip(names, cells, strict=True))
+    if len(record) == len(names):
+        return record
+    for at, (name, cell) in enumerate(zip(names, cells, strict=True), start=1):
+        if cell and not name:
+            raise InputError(f"{path}: line {number}: column {at} has cells and no name; name it, or remove it")
+    del record[""]
+    return record
 
 
 def jsonl(path: Path, opener: Opener = plain, note: Note = raise_it) -> Iterator[tuple[Place, Record]]:

@@ -61,6 +61,17 @@ def test_an_empty_line_of_a_table_is_no_row(suffix: str, delimiter: str, end: st
     ]
 
 
+@pytest.mark.parametrize(("suffix", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_columns_without_a_name_are_left_out_where_they_are_empty(suffix: str, delimiter: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{suffix}"
+    content = "text,label,,\na,x,,\nb,y,,\n"
+    path.write_text(content.replace(",", delimiter))
+    assert [record for _, record in records.records(path)] == [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
+    path.write_text(content.replace("y,,", "y,,z").replace(",", delimiter))
+    with pytest.raises(InputError, match=r"line 3: column 4 has cells and no name; name it, or remove it"):
+        list(records.records(path))
+
+
 def test_a_folder_for_each_label(tmp_path: Path) -> None:
     for label, text in (("a", "x"), ("b", "ｙ")):
         (tmp_path / "train" / label).mkdir(parents=True)
