@@ -1,6 +1,7 @@
 """The report as one HTML page, with inline plots."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import groupby
@@ -27,16 +28,18 @@ li, p, h1, h2 { overflow-wrap: anywhere; }
 def html(
     records: list[dict[str, Any]], qualities: dict[str, dict[str, Any]], pretrained: Sequence[dict[str, Any]] = ()
 ) -> str:
-    """The page: a section per task, and one per pretrained encoder.
+    """The page: a section per task, or per split of a task with runs on several, and one per pretrained encoder.
 
     A task's section has a table of runs, scores by size, compressed runs next to their teachers, and the rows by length
     and label. For the teacher or the best model and for the best baseline it also shows the errors in detail. An
     encoder's section has its learning curve.
     """
-    sections = {
-        task: _section(task, list(group), qualities.get(task))
-        for task, group in groupby(run_tables.ranked(records), key=lambda r: r["task"])
+    splits = {
+        place: list(group) for place, group in groupby(run_tables.ranked(records), lambda r: (r["task"], r["split"]))
     }
+    several = Counter(task for task, _ in splits)
+    names = {(task, split): f"{task}/{split}" if several[task] > 1 else task for task, split in splits}
+    sections = {names[place]: _section(names[place], group, qualities.get(place[0])) for place, group in splits.items()}
     sections |= {_of_pretraining(record): _pretraining(record) for record in pretrained}
     says = "Intervals are 95% bootstrap intervals. `bertline table` shows how fast each run is on this machine."
     head = f"<h1>bertline report</h1>\n<p>{sentence(says)}</p>\n{_contents(sections)}"
@@ -71,13 +74,13 @@ def document(title: str, body: str) -> str:
     )
 
 
-def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] | None) -> str:
+def _section(name: str, records: list[dict[str, Any]], quality: dict[str, Any] | None) -> str:
     groups, shown = variants.groups(records), detailed(records)
     pictures = [] if groups else _pareto(records, variants.SIZE)
     pictures += [*_confusions(shown), *_calibrations(shown)]
     if quality:
-        pictures.append((plots.lengths_and_labels(quality), f"Rows of {task} by length and by label"))
-    every = [table(run_tables.HEADER, map(run_tables.line, records), text=4)]
+        pictures.append((plots.lengths_and_labels(quality), f"Rows of {records[0]['task']} by length and by label"))
+    every = [table(run_tables.HEADER, map(run_tables.line, records), run_tables.TEXT)]
     for part in (run_tables.classes(shown), run_tables.slices(shown)):
         if part[1]:
             every.append(table(*part, text=1))
@@ -85,11 +88,11 @@ def _section(task: str, records: list[dict[str, Any]], quality: dict[str, Any] |
     if checks:
         every.append(table(run_tables.CHECKS, checks, text=3))
     compressed = "".join(map(_variants, groups))
-    return f"{_heading(task)}\n{''.join(every)}{compressed}{_figures(pictures)}"
+    return f"{_heading(name)}\n{''.join(every)}{compressed}{_figures(pictures)}"
 
 
 def detailed(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records to show in detail, from the ranked records of a task: of one model and of the best baseline.
+    """The records to show in detail, from the ranked records of one split: of one model and of the best baseline.
 
     The model is the teacher of the compressed runs, or else the best model. Either record may be missing.
     """

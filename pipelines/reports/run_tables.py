@@ -6,7 +6,8 @@ from typing import Any
 
 Metrics = dict[str, Any]  # the content of artifacts/metrics/<run>.json
 HEADER = ("run", "kind", "task", "metric", "score", "95% interval", "size MB")
-TIMED = (*HEADER, "latency ms", "rows/s")
+TIMED = ("latency ms", "rows/s")
+TEXT = 4  # columns of words
 
 
 def line(record: Metrics) -> tuple[str, ...]:
@@ -23,6 +24,20 @@ def line(record: Metrics) -> tuple[str, ...]:
 
 
 Part = tuple[tuple[str, ...], list[tuple[str, ...]]]  # a header and its lines
+
+
+def _with_splits(records: Sequence[Metrics]) -> tuple[Part, int]:
+    """A header, a line for each run in order, and the number of columns of words.
+
+    The split is a column where the runs of a task have several.
+    """
+    order = ranked(records)
+    if len({(r["task"], r["split"]) for r in order}) == len({r["task"] for r in order}):
+        return (HEADER, [line(record) for record in order]), TEXT
+    place = HEADER.index("task") + 1
+    cells = [(line(record), record["split"]) for record in order]
+    lines = [(*parts[:place], split, *parts[place:]) for parts, split in cells]
+    return ((*HEADER[:place], "split", *HEADER[place:]), lines), TEXT + 1
 
 
 def classes(records: Sequence[Metrics]) -> Part:
@@ -81,9 +96,11 @@ def behaviour(records: list[Metrics]) -> list[tuple[str, ...]]:
     ]
 
 
-def ranked(records: list[Metrics]) -> list[Metrics]:
-    """Sort by task, the best first; runs without a score, on a split without labels, come last."""
-    return sorted(records, key=lambda r: (r["task"], -r["metrics"].get(r["metric"], float("-inf")), r["run"]))
+def ranked(records: Sequence[Metrics]) -> list[Metrics]:
+    """Sort by task and split, the best first; runs without a score, on a split without labels, come last."""
+    return sorted(
+        records, key=lambda r: (r["task"], r["split"], -r["metrics"].get(r["metric"], float("-inf")), r["run"])
+    )
 
 
 def points(share: float) -> str:
@@ -93,13 +110,15 @@ def points(share: float) -> str:
 
 
 def plain(records: list[Metrics]) -> str:
-    return aligned([HEADER, *map(line, ranked(records))], text=4)
+    (header, lines), text = _with_splits(records)
+    return aligned([header, *lines], text)
 
 
 def timed(records: list[Metrics], timings: dict[str, Metrics]) -> str:
     """The table with the speed of each run on this machine: median latency of one row, and rows per second."""
-    rows = [(*line(record), *_took(timings.get(record["run"]))) for record in ranked(records)]
-    return aligned([TIMED, *rows], text=4)
+    (header, lines), text = _with_splits(records)
+    took = [_took(timings.get(record["run"])) for record in ranked(records)]
+    return aligned([(*header, *TIMED), *(a + b for a, b in zip(lines, took, strict=True))], text)
 
 
 def _took(timing: Metrics | None) -> tuple[str, str]:
@@ -107,7 +126,8 @@ def _took(timing: Metrics | None) -> tuple[str, str]:
 
 
 def markdown(records: list[Metrics]) -> str:
-    return pipes([HEADER, *map(line, ranked(records))], text=4)
+    (header, lines), text = _with_splits(records)
+    return pipes([header, *lines], text)
 
 
 def aligned(rows: list[tuple[str, ...]], text: int) -> str:

@@ -37,6 +37,17 @@ def test_the_teacher_is_shown_in_detail_beside_the_best_baseline() -> None:
     assert "svm: confidence and accuracy" in html
 
 
+def test_runs_on_several_splits_have_a_section_each_with_the_baseline_of_the_split() -> None:
+    runs = [record("model", 0.9, split="dev"), record("model", 0.8), record("svm", 0.3, how="baseline")]
+    html = page.html(runs, {})
+    dev, test = html.split("<h2 id=")[1:]
+    assert dev.startswith('"headlines/dev">headlines/dev</h2>')
+    assert "svm" not in dev
+    assert test.startswith('"headlines/test">')
+    assert "F1 of svm</th>" in test
+    assert '<a href="#headlines/dev">' in html
+
+
 def test_a_run_without_a_score_comes_last_and_has_no_picture() -> None:
     unscored = record("blind", 0, metrics={}, task="another")
     for name in ("confusion", "interval", "classes", "slices", "calibration"):

@@ -1,7 +1,7 @@
 """Tables of runs, for a terminal and as Markdown."""
 
 from pipelines.reports import run_tables
-from tests.support.records import RECORDS
+from tests.support.records import RECORDS, record
 
 
 def test_the_best_of_each_task_comes_first() -> None:
@@ -18,12 +18,22 @@ def test_columns_align_on_a_terminal() -> None:
 def test_what_a_run_took_here_stands_beside_it() -> None:
     timings = {"日本語": {"latency_ms": {"p50": 1.25}, "rows_per_second": 12345}}
     lines = run_tables.timed(RECORDS, timings).splitlines()
-    assert lines[0].split() == [*" ".join(run_tables.HEADER).split(), "latency", "ms", "rows/s"]
+    assert lines[0].split() == " ".join((*run_tables.HEADER, *run_tables.TIMED)).split()
     assert lines[2] == "日本語  full      headlines  accuracy  0.750  0.650 to 0.850      2.5        1.25  12,345"
     assert lines[3] == "worse   full      headlines  accuracy  0.500  0.400 to 0.600      2.5           -       -"
     assert [line.split("      2.5")[0] for line in lines[1:]] == [
         line.split("      2.5")[0] for line in run_tables.plain(RECORDS).splitlines()[1:]
     ]
+
+
+def test_runs_on_several_splits_are_ranked_apart_and_the_split_is_named() -> None:
+    several = [*RECORDS, record("dev", 0.9, split="dev")]
+    assert [r["run"] for r in run_tables.ranked(several)] == ["other", "dev", "日本語", "worse"]
+    lines = run_tables.plain(several).splitlines()
+    assert lines[0].split()[:5] == ["run", "kind", "task", "split", "metric"]
+    assert [line.split()[3] for line in lines[1:]] == ["test", "dev", "test", "test"]
+    assert run_tables.timed(several, {}).splitlines()[2].split()[:4] == ["dev", "full", "headlines", "dev"]
+    assert run_tables.markdown(several).splitlines()[1] == "| --- | --- | --- | --- | --- | ---: | ---: | ---: |"
 
 
 def test_markdown_has_a_row_for_each_run() -> None:
