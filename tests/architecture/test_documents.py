@@ -51,7 +51,8 @@ RUN_BY = {
 TERMS = """corpus, task, kind, rows, encoded, encoder, head, pooling, strategy, run, model folder, teacher, student,
     challenger, champion, promotion, rollback, ledger, promotion history, baseline, masked tokens, sequence packing,
     embedding subset, cls-only last layer, frozen features, oneDNN linear layers, fast dropout, attention kernels,
-    positive pairs, behaviour check, slice, fingerprint, provenance, timings, evaluations, resources"""
+    positive pairs, behaviour check, slice, fingerprint, provenance, timings, evaluations, resources,
+    alias, canary, shadow, smoke rows, replay, encoder state"""
 
 
 def pages() -> list[str]:
