@@ -53,7 +53,7 @@ class LiveShare:
     changed: int = 0
     rows: int = 0
     counts: Counter[str] = field(default_factory=Counter)  # digest of a row -> how often it was compared
-    _squares: int = 0  # the sum of the squares of `counts`, as these are too many to add up while requests wait
+    squares: int = 0  # the sum of the squares of `counts`, as these are too many to add up while requests wait
     _logged: str = ""
 
     @classmethod
@@ -65,7 +65,7 @@ class LiveShare:
     @property
     def interval(self) -> Interval:
         """The 95% interval of the share; a row that is sent again counts as fewer (`significance.effective_size`)."""
-        return significance.share_interval(self.changed / self.rows, self.rows**2 / self._squares)
+        return significance.share_interval(self.changed / self.rows, self.rows**2 / self.squares)
 
     def add(self, kind: str, row: dict[str, Any], first: dict[str, Any], second: dict[str, Any]) -> None:
         """Count a row with the answers of both versions. The log says once if the share is not the replayed one."""
@@ -73,7 +73,7 @@ class LiveShare:
         if name not in self.counts and len(self.counts) >= MOST_ROWS:
             return
         self.rows += 1
-        self._squares += 2 * self.counts[name] + 1
+        self.squares += 2 * self.counts[name] + 1
         self.counts[name] += 1
         self.changed += differs(kind, first, second, self.replayed.tolerance)
         if self.rows % LOOK_ROWS == 0 and not self._logged and self.verdict not in ("", "as replayed"):
