@@ -20,3 +20,4 @@ class Prediction(NamedTuple):
     logits: torch.Tensor  # (N, C)
     labels: torch.Tensor  # (N,) int64
     weight: float = 1.0  # weight in a sum of losses
+    of: str = ""  # the labels of the batch that it predicts; "" if it predicts equally much of every row

@@ -45,17 +45,19 @@ class Replacing(nn.Module):
         originals = torch.where(selected, labels, hidden_ids)
         shown = originals.clone()
         shown[selected] = torch.multinomial(guesses.detach().float().softmax(dim=-1), 1)[:, 0]  # at temperature 1
-        return [Prediction("generator", guesses, labels[selected]), self._learn(shown, originals, selected)]
+        guessed = Prediction("generator", guesses, labels[selected], of="labels")
+        return [guessed, self._learn(shown, originals, selected)]
 
     def _learn(self, shown: torch.Tensor, originals: torch.Tensor, selected: torch.Tensor) -> Prediction:
         states = self.learner.base_model(input_ids=shown).last_hidden_state  # (B, T, H)
         if self.variant in ("replaced", "electra_15"):
             logits = self.learner.discriminator_predictions(states)  # (B, T): positive for replaced tokens
             both = torch.stack([torch.zeros_like(logits), logits], dim=-1)  # same loss as with a sigmoid
-            at = selected if self.variant == "electra_15" else torch.ones_like(selected)
-            return Prediction("replaced", both[at], (shown != originals).long()[at], self.weight)
+            at, of = (selected, "labels") if self.variant == "electra_15" else (torch.ones_like(selected), "")
+            return Prediction("replaced", both[at], (shown != originals).long()[at], self.weight, of)
         if self.variant == "replace_mlm":
-            return Prediction("mlm", backbones.mlm_logits(self.learner, states[selected]), originals[selected])
+            logits = backbones.mlm_logits(self.learner, states[selected])
+            return Prediction("mlm", logits, originals[selected], of="labels")
         return Prediction("mlm", self._with_copying(states, shown), originals.flatten())
 
     def _with_copying(self, states: torch.Tensor, shown: torch.Tensor) -> torch.Tensor:

@@ -51,7 +51,8 @@ def predict(model: Any, batch: Batch, name: str) -> list[Prediction]:
     selected = batch["labels"] >= 0
     words = backbones.mlm_logits(model, output.last_hidden_state[selected])
     order = model.get_submodule(backbones.backbone(model).pair_head)(output.pooler_output)
-    return [Prediction("mlm", words, batch["labels"][selected]), Prediction(name, order, batch["order"])]
+    masked = Prediction("mlm", words, batch["labels"][selected], of="labels")
+    return [masked, Prediction(name, order, batch["order"])]
 
 
 def check(family: str, objective: str) -> None:

@@ -119,6 +119,11 @@ class Pretraining:
 
     def __init__(self, predict: Predict, compares_rows: bool = False) -> None:
         self.predict, self.compares_rows = predict, compares_rows
+        self.whole: Batch | None = None
+
+    def expect(self, whole: Batch | None) -> None:
+        """Note the whole batch whose parts come next; None if it comes in one part."""
+        self.whole = whole
 
     def __call__(self, model: nn.Module, batch: Batch, step: int = 0) -> Sums:
         predictions = self.predict(model, batch)
@@ -127,10 +132,20 @@ class Pretraining:
             return sums[0]
         rows = sums[0][0].new_tensor(len(batch["input_ids"]))
         means = [
-            prediction.weight * total / count.clamp(min=1)
+            prediction.weight * total / (self._share(prediction, len(batch["input_ids"])) or count.clamp(min=1))
             for prediction, (total, count) in zip(predictions, sums, strict=True)
         ]
         return torch.stack(means).sum() * rows, rows
+
+    def _share(self, prediction: Prediction, rows: int) -> float:
+        """The share of a part of `rows` rows in the whole batch's count of labels, which its rows have unequally.
+
+        0 if the count of the part itself is to be taken.
+        """
+        if self.whole is None or not prediction.of:
+            return 0.0
+        labels = self.whole[prediction.of]
+        return int((labels != IGNORE).sum()) * rows / len(labels)
 
 
 def held_out(model: nn.Module, batches: Batches, predict: Predict) -> dict[str, float]:

@@ -24,7 +24,7 @@ from pipelines.pretraining import pretrain_entry
 from pipelines.pretraining.corrupted_batches import CorruptedBatches
 from pipelines.text import tokenizer
 from pipelines.text.encoding.sequence import lists
-from pipelines.training import losses
+from pipelines.training import losses, optim, parts
 from pipelines.training.distributed import fitting
 from pipelines.training.loop import Job, Training
 from pipelines.training.parts import Part
@@ -186,6 +186,32 @@ def test_a_worker_without_rows_of_its_own_adds_nothing(name: str, text: Path) ->
     assert not any(p.grad.any() for p in of.trained if p.grad is not None)
     assert of._backward([Part(row)], 0, alone=False).all()
     assert any(p.grad.any() for p in of.trained if p.grad is not None)
+
+
+@pytest.mark.parametrize("name", [name for name in plugins.names(OBJECTIVES) if name != "contrast"])
+def test_a_batch_in_parts_or_by_several_workers_is_one_update(
+    name: str, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradients of the workers are added up here; the generator's draw is its best guess, the same in any part."""
+    monkeypatch.setattr(torch, "multinomial", lambda shares, _: shares.argmax(dim=-1, keepdim=True))
+    of = training(name, text)
+    batch, start = of.job.batches[0], {key: tensor.clone() for key, tensor in of.model.state_dict().items()}
+    seen = []
+    for count in (1, 2, 4):
+        of.model.load_state_dict(start)
+        of.parts = count
+        of.step(batch)
+        seen.append([float(of.unread[0]), *(p.grad.clone() for p in of.trained if p.grad is not None)])
+    of.model.load_state_dict(start)
+    of.optimizer.zero_grad()
+    of.job.loss.expect(batch)  # type: ignore[attr-defined]
+    total, rows = sum(of._backward(parts.of(batch, rank, 3, 1), 0, alone=False) for rank in range(3)).tolist()
+    optim.scale(of.trained, 1 / rows, of.job.params.max_grad_norm)
+    seen.append([total / rows, *(p.grad for p in of.trained if p.grad is not None)])
+    for loss, *gradients in seen[1:]:
+        assert loss == pytest.approx(seen[0][0], rel=1e-5)
+        assert len(gradients) == len(seen[0][1:]) > 0
+        assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(gradients, seen[0][1:], strict=True))
 
 
 def pretrained_by(name: str, text: Path, resources: Resources, **more: Any) -> dict[str, Any]:

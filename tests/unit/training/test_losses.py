@@ -116,6 +116,25 @@ def test_several_predictions_are_a_weighted_sum_of_means_for_every_row() -> None
     assert (float(total), int(count)) == (pytest.approx(words, rel=1e-5), 4)
 
 
+def test_parts_of_a_batch_add_up_to_its_loss() -> None:
+    """Whatever number of masked tokens a part has: 3 of 4 are in the first row."""
+    labels = torch.tensor([[0, 2, 0], [1, IGNORE, IGNORE]])
+    logits = torch.arange(18.0).reshape(2, 3, 3).sin()
+
+    def predict(model: torch.nn.Module, batch: Batch) -> list[Prediction]:
+        known, mine = batch["labels"] != IGNORE, logits[batch["row"]]
+        words = Prediction("mlm", mine[known], batch["labels"][known], of="labels")
+        return [words, Prediction("order", mine[:, 0], batch["row"], 0.5)]
+
+    batch = {"input_ids": labels, "labels": labels, "row": torch.tensor([0, 1])}
+    loss, model = losses.Pretraining(predict), torch.nn.Linear(1, 1)
+    whole = loss(model, batch, 0)
+    loss.expect(batch)
+    halves = [loss(model, {name: tensor[row : row + 1] for name, tensor in batch.items()}, 0) for row in range(2)]
+    for total, both in zip(whole, zip(*halves, strict=True), strict=True):
+        assert float(total) == pytest.approx(float(sum(both)), rel=1e-5)
+
+
 def test_held_out_scores_are_over_all_batches() -> None:
     words, order = (np.array(values) for values in zip(Two.losses(0), Two.losses(1), strict=True))
     scores = losses.held_out(torch.nn.Linear(1, 1), Two(), Two.predict)  # type: ignore[arg-type]
