@@ -50,10 +50,10 @@ class Job:
     depends: str = ""  # digest of what loss and each_step depend on besides model and batch, such as a teacher
     accelerated: apply.Names | None = ()  # accelerations that are already on; None if all are switched off
 
-    @property
-    def watch_every(self) -> int:
-        """Steps from one call of `watch` to the next."""
-        return max(1, len(self.batches) // self.params.evaluations)
+    def watches(self, step: int) -> bool:
+        """Return whether `watch` is due after `step` steps: at the ends of `evaluations` even intervals."""
+        steps, count = len(self.batches), self.params.evaluations
+        return self.watch is not None and step * count // steps > (step - 1) * count // steps
 
     @property
     def best(self) -> Path:
@@ -188,6 +188,8 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         reads, mine = self._reads(step), parts.of(batch, self.rank, self.world, self.parts)
         alone = len(mine) == self.world == 1  # then the count is known before the backward pass
+        if expect := getattr(self.job.loss, "expect", None):
+            expect(None if alone else batch)
         sums = self._backward(mine, step, alone)
         if self.world > 1:
             flags = sums.new_tensor([due, enough]) if reads else sums.new_zeros(2)
@@ -225,7 +227,7 @@ class Training:
         job, after = self.job, step + 1
         if self.waits or after % unread.MOST == 0 or after == len(job.batches):
             return True
-        return job.watch is not None and (after % job.watch_every == 0 or step % job.watch_every == 0)
+        return job.watches(after) or job.watches(step)
 
     def _seed(self, number: int) -> None:
         """Seed this device alone: torch.manual_seed also stores a stack trace for every kind of absent device."""
@@ -251,13 +253,12 @@ class Training:
     def _at_point(self, step: int) -> bool:
         """Return whether the curve has a point at `step`: one of CURVE_POINTS, a call of `watch`, or the end."""
         steps = len(self.job.batches)
-        due = self.job.watch is not None and step % self.job.watch_every == 0
-        return due or step % max(1, steps // CURVE_POINTS) == 0 or step == steps
+        return self.job.watches(step) or step % max(1, steps // CURVE_POINTS) == 0 or step == steps
 
     def _evaluate(self) -> None:
         """Call `watch` if it is due, and save the weights if they have the best score."""
         now, job = self.now, self.job
-        if now.step % job.watch_every and now.step != len(job.batches):
+        if not job.watches(now.step):
             return
         assert job.watch is not None
         scores = watched(self.model, job.watch)

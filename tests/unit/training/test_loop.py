@@ -1,6 +1,7 @@
 """The training loop: what it moves, which weights it keeps, where it stops."""
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pipelines.models.batch import Batch
 from pipelines.training import losses, parts, strategies
 from pipelines.training.batches import RowBatches, collate
 from pipelines.training.distributed import fitting
+from pipelines.training.loop import Job
 from tests.support.fits import rows, weights, without_dropout
 
 ENTRY = {"data": "d", "encoder": "e", "head": "linear", "epochs": 3, "batch_size": 4, "learning_rate": 1e-3}
@@ -124,6 +126,17 @@ def test_the_weights_that_scored_best_are_kept_and_training_ends_when_nothing_ge
     assert [point["accuracy"] for _, point in curve if "accuracy" in point][:4] == [0.2, 0.9, 0.5, 0.4]
     assert curve[-1][0] < len(batches)
     assert all(tensor.equal(snapshots[1][name]) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize(("epochs", "count"), [(2, 4), (6, 10), (10, 30), (2, 10), (6, 6)])
+def test_a_model_is_evaluated_as_often_as_params_say(epochs: int, count: int, model: torch.nn.Module) -> None:
+    batches, params = RowBatches(rows(), 8, epochs, 1, 0), Fit(evaluations=count)
+    job = Job(model, losses.classification, batches, params, None, Path(), 1, watch=lambda model: {})
+    due = [step for step in range(1, len(batches) + 1) if job.watches(step)]
+    assert len(due) == min(count, len(batches))
+    assert due[-1] == len(batches)
+    between = np.diff([0, *due])
+    assert between.max() - between.min() <= 1
 
 
 def test_an_evaluation_changes_nothing(model: torch.nn.Module) -> None:
