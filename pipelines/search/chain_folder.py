@@ -151,7 +151,9 @@ def _code(stage: str) -> str:
 
 
 def _point(link: Path, folder: Path) -> None:
-    if not link.exists() and folder.exists():
+    """Link to a folder of the checkout; a link into the checkout that this one was copied from is made anew."""
+    elsewhere = link.is_symlink() and link.resolve() != folder.resolve()
+    if folder.exists() and (elsewhere or not link.exists()):
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(folder.resolve())

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from pipelines.core.errors import InputError, one_line
 
@@ -19,9 +20,14 @@ _USER_INFO = re.compile(r"(?<=://)[^/\s]+@")  # in an address, such as `user:pas
 
 
 def uri() -> str:
-    """The tracking store's address."""
+    """The tracking store's address. Raises InputError if this checkout's path cannot stand in one."""
     if address := os.environ.get("MLFLOW_TRACKING_URI"):
         return address
+    if "?" in _local():  # SQLAlchemy reads a query behind it, and the database would lie outside of the checkout
+        raise InputError(
+            f"{HOME.resolve()}: the path of a registry has no `?`; rename the folder, or let MLFLOW_TRACKING_URI "
+            "name another store"
+        )
     return _local()
 
 
@@ -56,7 +62,10 @@ def shown() -> str:
 
 
 def connect() -> "MlflowClient":
-    """Point MLflow at the store, and create the project's experiment if it is missing. Takes one request otherwise."""
+    """Point MLflow at the store, and create the project's experiment if it is missing. Takes one request otherwise.
+
+    Raises InputError if the store does not answer, or if the one of this checkout was made in another place.
+    """
     import mlflow
     from mlflow.exceptions import MlflowException
 
@@ -67,16 +76,35 @@ def connect() -> "MlflowClient":
         HOME.mkdir(parents=True, exist_ok=True)
     mlflow.set_tracking_uri(place)  # this also sets MLFLOW_TRACKING_URI for child processes
     with explained("MLflow's store does not answer"):
-        client = mlflow.MlflowClient()
-        if client.get_experiment_by_name(EXPERIMENT) is None:
-            local = place == _local()  # a server decides where its artifacts are
-            artifacts = (HOME / "artifacts").resolve().as_uri() if local else None
+        client, local = mlflow.MlflowClient(), place == _local()
+        known = client.get_experiment_by_name(EXPERIMENT)
+        if known is None:
+            artifacts = (HOME / "artifacts").resolve().as_uri() if local else None  # a server decides where its own are
             try:
                 client.create_experiment(EXPERIMENT, artifacts)
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was first
                     raise
+    if known is not None and local:
+        _require_made_here(known.artifact_location)
     return client
+
+
+def _require_made_here(location: str) -> None:
+    """Raise InputError if the files of the local store are those of the place that it was copied or moved from.
+
+    Its database names them by absolute paths, so a copy would write and remove the files of the other checkout.
+    """
+    parts = urlsplit(location)
+    artifacts = Path(unquote(parts.path))
+    if parts.scheme != "file" or artifacts.resolve() == (HOME / "artifacts").resolve():
+        return
+    database = artifacts.with_name("mlflow.db")
+    way = f"set MLFLOW_TRACKING_URI=sqlite:///{database} to use it" if database.is_file() else "move this checkout back"
+    raise InputError(
+        f"{HOME}: this registry was made in {artifacts.parent}, and its files are there; {way}, or remove {HOME} here "
+        "to begin a new one"
+    )
 
 
 def experiment(client: "MlflowClient") -> str:

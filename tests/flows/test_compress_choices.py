@@ -354,6 +354,21 @@ def test_an_export_is_repeated_when_its_model_params_or_code_change(
     assert exports == ["export int8"] * 5
 
 
+def test_links_into_the_checkout_that_this_one_was_copied_from_are_made_anew(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StageRunner, "run", lambda runner, stage, key: (runner.place / paths.onnx(key)).mkdir())
+    write()
+    paths.model("int8").mkdir(parents=True, exist_ok=True)
+    (Path("copied-from") / paths.model("int8")).mkdir(parents=True)
+    link = folder().place / paths.model("int8")
+    link.parent.mkdir(parents=True)
+    link.symlink_to((Path("copied-from") / paths.model("int8")).resolve())
+    (folder().place / paths.onnx("int8")).parent.mkdir(parents=True)
+    folder().exported("int8")
+    assert link.resolve() == paths.model("int8").resolve()
+
+
 def test_entries_that_compress_entries_are_tried_as_they_are(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain that params.yaml has may win, and there is nothing to add then. No further step is tried on it."""
     of_my_own = {"half-int8": {"teacher": "half", "data": "rows", "method": "dynamic_int8"}}

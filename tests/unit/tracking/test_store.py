@@ -1,6 +1,7 @@
 """What a store that cannot be used says."""
 
 import re
+import shutil
 import traceback
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from pipelines.core.errors import InputError
 from pipelines.tracking import store
+from tests.support import stores
 
 
 def test_a_database_whose_driver_is_not_installed_fails_in_one_sentence(
@@ -35,3 +37,42 @@ def test_no_error_names_the_password_in_the_address(
     with pytest.raises(InputError, match=f"^{re.escape(message)}$"), store.explained("it fails"):
         raise OSError(f"no {scheme}://me:a-s3cr@t@127.0.0.1:9/y")
     mlflow.set_tracking_uri(None)
+
+
+def test_a_copied_or_moved_checkout_does_not_use_the_files_of_the_other_place(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = checkout / "first", checkout / "second"
+    for folder in (first, second):
+        folder.mkdir()
+        stores.place_in(folder)
+    monkeypatch.chdir(first)
+    store.connect()
+    mlflow.set_tracking_uri(None)
+    (checkout / "linked").symlink_to(first)
+    monkeypatch.chdir(checkout / "linked")
+    store.connect()  # the same place by another name
+    mlflow.set_tracking_uri(None)
+    shutil.copyfile(first / store.HOME / "mlflow.db", second / store.HOME / "mlflow.db")
+    monkeypatch.chdir(second)
+    made = re.escape(str(first / store.HOME))
+    with pytest.raises(InputError, match=f"made in {made}, .*; set MLFLOW_TRACKING_URI=sqlite:///{made}/mlflow.db to"):
+        store.connect()
+    mlflow.set_tracking_uri(None)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{first / store.HOME / 'mlflow.db'}")
+    store.connect()  # as the sentence says
+    mlflow.set_tracking_uri(None)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.rmtree(first)
+    with pytest.raises(InputError, match=f"made in {made}, .*; move this checkout back, or remove state/mlflow here"):
+        store.connect()
+    mlflow.set_tracking_uri(None)
+
+
+def test_a_path_with_a_question_mark_is_refused(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (checkout / "a?b").mkdir()
+    monkeypatch.chdir(checkout / "a?b")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with pytest.raises(InputError, match=r"a\?b/state/mlflow: the path of a registry has no `\?`"):
+        store.connect()
+    assert list(checkout.rglob("*.db")) == []
