@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipelines.core import params, paths, tables
+from pipelines.core.errors import UsageError
 from pipelines.core.progress import say
 from pipelines.core.schema import TARGETS
 from pipelines.core.task import Task
@@ -24,7 +25,9 @@ def quickstart() -> str:
 
     Prefect's server and MLflow's database take long to start; they start beside the graph.
     """
-    name = next(iter(checking.check()["promote"]))
+    if not (promoted := checking.check()["promote"]):
+        raise UsageError(f"{params.FILE}: no entry of promote, so there is nothing to serve; `bertline new` writes one")
+    name = next(iter(promoted))
     entry = params.entry("evaluate", params.entry("promote", name, Promote).run, Evaluate)
     with ThreadPoolExecutor(1) as beside:
         started = beside.submit(_start)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from flows.quickstart import quickstart
 from pipelines.core import json_file, paths
+from pipelines.core.errors import UsageError
 from tests.support import commands
 from tests.support.records import RECORDS
 
@@ -95,6 +97,11 @@ def test_a_wrong_name_is_reported_before_prefect_starts(command: str, section: s
     assert done.returncode == 2
     message = f"bertline: error: params.yaml: no {section} entry 'mime' (did you mean 'mine'?); there are: mine\n"
     assert (done.stdout, done.stderr) == ("False\n", message)
+
+
+def test_the_quickstart_needs_a_model_to_promote() -> None:
+    with pytest.raises(UsageError, match=r"params\.yaml: no entry of promote"):
+        quickstart()
 
 
 @pytest.mark.slow
