@@ -1,6 +1,7 @@
 """An inspection of files of one's own: their form, rows, labels, lengths and faults. `bertline new` is built on it."""
 
 import difflib
+import math
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
@@ -72,7 +73,7 @@ def inspect(files: Sequence[Path], text: str = "", label: str = "") -> Seen:
     if seen.keys["format"] == "xlsx" and len(sheets := workbooks.sheets_with_rows(first)) > 1:
         seen.keys["sheet"], *seen.other_sheets = sheets
     if first.is_file() and seen.keys["format"] in file_form.TABLES:
-        seen.keys |= _table(first, seen, text, label)
+        seen.keys |= _table(files, seen.keys, text, label)
     keys = dict(seen.keys)
     _count(seen)
     if keys["format"] == "conll" and seen.keys["language"] == "ja" and "units" not in keys:
@@ -99,36 +100,50 @@ def require_prepared(seen: Seen) -> None:
         raise FindingsError(wrong)
 
 
-def _table(file: Path, seen: Seen, text: str, label: str) -> dict[str, Any]:
-    """The kind and the columns of a table."""
-    keys, broken = seen.keys, Findings()
+def _table(files: Sequence[Path], keys: dict[str, Any], text: str, label: str) -> dict[str, Any]:
+    """The kind and the columns of tables, told by the first one, and names of labels that are no text."""
+    first, *others = files
+    table = _columns(first, keys)
+    try:
+        kind, columns = table_columns.kind_and_columns(table, text, label)
+    except InputError as error:
+        raise InputError(f"{first}: {error}") from None
+    rename: dict[str, str] = {}
+    if kind in ("single", "pair"):
+        name = columns.get("label", "label")
+        rename = _names_of_numbers([*table[name], *(cell for file in others for cell in _columns(file, keys)[name])])
+    return {
+        "kind": kind,
+        **({"columns": columns} if columns else {}),
+        **({"labels": {"rename": rename}} if rename else {}),
+    }
+
+
+def _columns(file: Path, keys: dict[str, Any]) -> defaultdict[str, list[Any]]:
+    """The cells of each column of a table; none of a column that it lacks."""
     opener = encodings.opener(keys.get("encoding", "utf-8")) or plain
-    table: dict[str, list[Any]] = defaultdict(list)
+    table = defaultdict[str, list[Any]](list)
     for _, record in records(
-        file, keys["format"], (), opener, keys.get("delimiter", ","), broken.note, keys.get("sheet", "")
+        file, keys["format"], (), opener, keys.get("delimiter", ","), Findings().note, keys.get("sheet", "")
     ):
         for name, cell in record.items():
             table[name].append(cell)
     if not table:
         raise InputError(f"{file}: no rows in it")
-    try:
-        kind, columns = table_columns.kind_and_columns(table, text, label)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
-    whole = _whole_numbers(table[columns.get("label", "label")]) if kind in ("single", "pair") else {}
-    return {
-        "kind": kind,
-        **({"columns": columns} if columns else {}),
-        **({"labels": {"rename": whole}} if whole else {}),
+    return table
+
+
+def _names_of_numbers(cells: Sequence[Any]) -> dict[str, str]:
+    """The names of labels that are no text and no whole number, as pandas writes them into CSV: 0.5, True.
+
+    1.0 is 1, since pandas makes 1.0 of 1 if a label is missing.
+    """
+    names = {
+        str(cell): str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+        for cell in cells
+        if isinstance(cell, bool) or (isinstance(cell, float) and math.isfinite(cell))
     }
-
-
-def _whole_numbers(cells: Sequence[Any]) -> dict[str, str]:
-    """Labels 1.0 by their names 1; pandas writes whole numbers so if one is missing. Empty for other labels."""
-    numbers = [cell for cell in cells if cell is not None and cell == cell]
-    if not all(isinstance(cell, float) and cell.is_integer() for cell in numbers):
-        return {}
-    return {str(cell): str(int(cell)) for cell in sorted({*numbers})}
+    return dict(sorted(names.items()))
 
 
 def _count(seen: Seen) -> None:
@@ -253,6 +268,7 @@ def _of_labels(seen: Seen) -> list[str]:
         if seen.kind == "choice"
         else f"the labels {shown(rare)} and {shown(frequent)} become one"
         for rare, frequent in seen.keys.get("labels", {}).get("rename", {}).items()
+        if rare != frequent
     ]
     for label, count in seen.labels.items() if seen.kind in ("single", "pair") else []:
         if count == 1:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.core import characters
-from pipelines.core.errors import InputError, shown
+from pipelines.core.errors import InputError, choices, shown
 from pipelines.core.schema import INPUTS, ROWS, TARGETS
 from pipelines.data import declared, targets
 from pipelines.data.findings import Findings
@@ -32,19 +32,19 @@ def rows(path: Path, split: str, params: Params, findings: Findings) -> Iterator
     columns += [*filter(None, [params.columns.get("id"), by]), *params.choice_columns, *conditions]
     others: set[str] = set()
     any_taken = False
+    keys = _Keys(findings, params, split == params.first, _form(path, params) == "jsonl")
     for number, (at, record) in enumerate(_records(path, params, columns, findings)):
         cells = {name: str(declared.column(path, at, record, name)) for name in conditions}
         if cells == {name: str(value) for name, value in conditions.items()}:
             any_taken = True
             row_id = f"{'row' if params.split else split}-{number}"
             try:
-                row = _row(path, at, record, row_id, params, split == params.first, findings)
+                row = _row(path, at, record, row_id, params, keys.require_target, findings)
                 value = declared.column(path, at, record, by) if by else None
             except InputError as error:
-                if number == 0 and not isinstance(error, CellError):
-                    raise  # a column that the first record lacks is of the whole file
-                findings.note(error)
+                keys.note(error)
             else:
+                keys.read(record)
                 yield Read(at, row, value)
         elif not any_taken and len(others) < MANY_VALUES:
             others.add(", ".join(cells.values()))
@@ -53,17 +53,67 @@ def rows(path: Path, split: str, params: Params, findings: Findings) -> Iterator
         raise InputError(f"{path}: a header but no rows")
     if not any_taken:
         raise InputError(f"{path}: no row has {conditions}; there are {', '.join(sorted(others))}")
+    if name := keys.missing():
+        raise InputError(f"{path}: {choices('column', name, record)}")
 
 
 class CellError(InputError):
     """A cell of one row is wrong; the other rows are not concerned."""
 
 
+class _Keys:
+    """The columns that records have. A column that one record of a table lacks, the whole file lacks, but for JSONL.
+
+    There each record has keys of its own. One without the target has no label; one without another column is wrong.
+    """
+
+    def __init__(self, findings: Findings, params: Params, labelled: bool, of_records: bool) -> None:
+        self._findings, self._of_records = findings, of_records
+        target = TARGETS.get(params.kind, "") if labelled and of_records else ""
+        self._target = params.columns.get(target, target)
+        self.require_target = labelled and not of_records
+        self._any_read = self._are_there = False
+        self._errors: list[InputError] = []
+
+    def note(self, error: InputError) -> None:
+        """Take the error of a record; raises it if it is the file's."""
+        if isinstance(error, CellError) or self._are_there:
+            self._flush()
+            self._findings.note(error)
+        elif self._of_records:
+            self._errors.append(error)
+        else:
+            raise error
+
+    def read(self, record: Record) -> None:
+        """Take a record that is a row."""
+        self._any_read = True
+        if self._target in record:
+            self._target = ""
+        self._flush()
+
+    def _flush(self) -> None:
+        """Note the errors of earlier records: another one has the columns."""
+        self._are_there = True
+        for error in self._errors:
+            self._findings.note(error)
+        self._errors = []
+
+    def missing(self) -> str:
+        """The column of the target if no record has it. Raises the first error if there is no row."""
+        if self._errors:
+            raise self._errors[0]
+        return self._target if self._any_read else ""
+
+
+def _form(path: Path, params: Params) -> str:
+    return params.format or path.suffix.lstrip(".").lower()
+
+
 def _records(path: Path, params: Params, columns: list[str], findings: Findings) -> Iterator[tuple[str, Record]]:
     """The records of a file. Raises InputError if its header would have the columns with another delimiter."""
     opener = encodings.opener(params.encoding) or plain
-    form = params.format or path.suffix.lstrip(".").lower()
-    if form == "csv" and path.is_file() and path.stat().st_size:
+    if _form(path, params) == "csv" and path.is_file() and path.stat().st_size:
         required = [name for name in columns if name in {*params.columns.values(), *INPUTS[params.kind]}]
         if other := delimiters.separating(path, params.delimiter, required, opener):
             name = "a tab" if other == "\t" else repr(other)

@@ -19,7 +19,9 @@ from pipelines.data.own_params import Split
 from pipelines.data.own_tables import Read
 
 DIGITS = re.compile(r"\d+", re.ASCII)  # 20260131 and seconds since 1970 are in order as numbers
+# as Excel and Japanese offices write dates, with or without a time of day
 DATE = re.compile(r"(\d{4})[-/.年](\d{1,2})[-/.月](\d{1,2})日?")
+HOUR = re.compile(r"(?<=-\d\d)[\sT]*(\d{1,2})(?=:)")
 
 
 class _Bundle(NamedTuple):
@@ -88,6 +90,7 @@ def _time(read: Read) -> tuple[bool, float]:
     value = read.by
     if isinstance(value, str):
         text = DATE.sub(lambda hit: f"{hit[1]}-{int(hit[2]):02}-{int(hit[3]):02}", value.strip())
+        text = HOUR.sub(lambda hit: f"T{int(hit[1]):02}", text)
         try:
             value = float(text) if DIGITS.fullmatch(text) else datetime.fromisoformat(text)
         except ValueError:

@@ -32,11 +32,31 @@ def test_whole_numbers_that_pandas_wrote_as_floats_are_labels(checkout: Path) ->
     seen = inspection.inspect([Path("a.parquet")])
     assert (seen.labels, len(seen.unlabelled), seen.broken) == ({"0": 10, "1": 20}, 10, [])
     assert seen.keys["labels"] == {"names": ["0", "1"], "rename": {"0.0": "0", "1.0": "1"}}
-    pd.DataFrame({"text": [f"word {i * i}" for i in range(40)], "label": [0.5] * 20 + [None] * 20}).to_parquet(
-        "a.parquet"
-    )
-    with pytest.raises(InputError, match=r"a\.parquet: no row has a label; a\.parquet: row 1: the label is 0\.5"):
-        inspection.inspect([Path("a.parquet")])
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize(("labels", "names"), [([True, False], ["False", "True"]), ([0.5, 2.5], ["0.5", "2.5"])])
+def test_truth_values_and_decimals_are_labels_in_every_form(
+    labels: list[float], names: list[str], suffix: str, checkout: Path
+) -> None:
+    frame = pd.DataFrame({"text": [f"word {i * i}" for i in range(40)], "label": labels * 20})
+    if suffix == "jsonl":
+        frame.to_json("a.jsonl", orient="records", lines=True)
+    else:
+        getattr(frame, f"to_{suffix}")(f"a.{suffix}", index=False)
+    seen = inspection.inspect([Path(f"a.{suffix}")])
+    inspection.require_prepared(seen)
+    assert (seen.keys["labels"]["names"], seen.broken) == (names, [])
+    assert not [line for line in inspection.sentences(seen) if "become one" in line]
+
+
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_json_record_without_a_label_has_none_whichever_it_is(at: int, checkout: Path) -> None:
+    records = [{"text": f"word {i * i}", **({"label": "ab"[i % 2]} if i != at else {})} for i in range(10)]
+    Path("a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    seen = inspection.inspect([Path("a.jsonl")])
+    assert (seen.unlabelled, seen.broken) == ([f"line {at + 1}"], [])
+    assert len(rows_of(seen)) == 9
 
 
 @pytest.mark.parametrize(

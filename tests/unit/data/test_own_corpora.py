@@ -223,7 +223,11 @@ def test_times_are_compared_as_instants_and_not_as_texts(tmp_path: Path) -> None
     texts = [f"text {i} {'xyzw' * (i % 7)} {i * i}" for i in range(60)]
     stamps = [str(1712120512300 + 20 * i) for i in range(60)]  # milliseconds, of which 1712120512345 would be a date
     zones = [f"2026-01-30T{16 + i % 4}:{i:02}+0{i % 2}:00" for i in range(60)]
+    excel = [f"2026/1/30 {8 + i // 20}:{i:02}" for i in range(60)]
+    offices = [f"2026年1月30日{'' if i % 2 else '　'}{8 + i // 20}:{i:02}" for i in range(60)]
     for times, order in (
+        (excel, [*range(60)]),
+        (offices, [*range(60)]),
         (stamps, [*range(60)]),
         (zones, sorted(range(60), key=lambda i: ((16 + i % 4) * 60 + i - 60 * (i % 2), i))),
     ):
@@ -279,3 +283,17 @@ def test_check_finds_a_missing_split_before_a_training(checkout: Path) -> None:
     Path("params.yaml").write_text(yaml.safe_dump(values))
     with pytest.raises(UsageError, match=r"no key 'expct' \(did you mean 'expect'\?\)"):
         checking.check_options(checking.check())
+
+
+def test_a_column_that_no_json_record_has_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a"}\n{"text": "b"}\n')
+    with pytest.raises(InputError, match=r"a\.jsonl: no column 'label'; there are: text"):
+        rows_of(path, labels=["x", "y"], leave_out=["broken"])
+    path.write_text('{"label": "x"}\n{"label": "y"}\n')
+    with pytest.raises(InputError, match=r"a\.jsonl: line 1: no column 'text'; there are: label"):
+        rows_of(path, labels=["x", "y"], leave_out=["broken"])
+    path.write_text('{"label": "x"}\n{"text": "a", "label": "y"}\n')
+    assert [row["text"] for row in rows_of(path, labels=["x", "y"], leave_out=["broken"])] == ["a"]
+    with pytest.raises(FindingsError, match=r"^[^;]*line 1: no column 'text'; there are: label$"):
+        rows_of(path, labels=["x", "y"])
