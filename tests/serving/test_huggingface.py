@@ -195,7 +195,7 @@ REFUSED = [
     ("encoder", {"inputs": "a", "parameters": {}}, "text: row 0 has 0 [MASK]; 1 to 16 are expected"),
     ("encoder", {"inputs": "[MASK]" * 17, "parameters": {}}, "text: row 0 has 17 [MASK]; 1 to 16 are expected"),
     ("encoder", {"inputs": "[MASK]", "parameters": {"targets": ["a"]}}, "parameters: no key 'targets'; there are: top"),
-    ("encoder", {"inputs": "[MASK]" + "犬 " * 100, "parameters": {}}, "the text has "),
+    ("encoder", {"inputs": "[MASK]" + "犬 " * 100, "parameters": {}}, "text: row 0 has "),
     (
         "encoder",
         {"inputs": ["[MASK]" * 16 + "a" * 19_000] * 3, "parameters": {"top_k": 20}},
