@@ -31,6 +31,7 @@ def version(champion: tuple[Path, registry.Version], checkout: Path) -> Iterator
     """The champion in a copy of that store. The files of the model are shared, as no test writes them."""
     place, found = champion
     shutil.copytree(place / store.HOME, checkout / store.HOME, ignore=shutil.ignore_patterns("artifacts"))
+    (checkout / store.HOME / "artifacts").symlink_to(place / store.HOME / "artifacts")
     yield found
     mlflow.set_tracking_uri(None)
 
