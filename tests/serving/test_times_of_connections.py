@@ -1,12 +1,14 @@
-"""How long a connection is kept that is idle, whose answer nobody reads, or whose application is stuck at the end."""
+"""How long a connection is kept that is idle, unread or stuck, and which one makes room where there are too many."""
 
 import asyncio
 import re
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ import uvicorn
 
 from flows.local import http_service
 from pipelines.serving import connections
-from tests.support import servers
+from pipelines.serving.certificates import Certificate
+from tests.support import certificates, servers
 from tests.support.attacked import read
 from tests.support.places import ROOT
 
@@ -23,19 +26,28 @@ LARGE = 50_000_000  # bytes of an answer, far more than the buffers of two socke
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[tuple[uvicorn.Server, threading.Thread, socket.socket]]:
-    """The server of an application, its thread, and a connection to it."""
-    port = http_service.free_port()
-    server = http_service.http_server(app, port=port, lifespan="off")
-    thread = threading.Thread(target=server.run)
+def listening(
+    app: Any, certificate: Certificate | None = None
+) -> Iterator[tuple[uvicorn.Server, threading.Thread, Any]]:
+    """The server of an application, its thread, and its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = http_service.http_server(app, certificate, lifespan="off")
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
         servers.wait_until(lambda: server.started, "the server starts", 60, 0.01)
-        with socket.create_connection(("127.0.0.1", port), 60) as line:
-            yield server, thread, line
+        yield server, thread, listener.getsockname()
     finally:
         server.should_exit = True
         thread.join()
+        listener.close()
+
+
+@contextmanager
+def serving(app: Any) -> Iterator[tuple[uvicorn.Server, threading.Thread, socket.socket]]:
+    """The server of an application, its thread, and a connection to it."""
+    with listening(app) as (server, thread, address), socket.create_connection(address, 60) as line:
+        yield server, thread, line
 
 
 def answers(size: int) -> Any:
@@ -93,8 +105,38 @@ def test_a_stuck_application_is_cut_when_the_service_ends(monkeypatch: pytest.Mo
         assert answer is None or answer.status == 500
 
 
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_the_connection_that_is_silent_longest_makes_room(
+    encrypted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With TLS too, after the handshake."""
+    monkeypatch.setattr(connections, "MOST", 20)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 300.0)  # or they would be closed for their silence alone
+    files = certificates.written(tmp_path)
+    context = ssl.create_default_context(cafile=files[0])
+    with listening(answers(2), Certificate(*files) if encrypted else None) as (_, _, address), ExitStack() as stack:
+
+        def connect() -> socket.socket:
+            line = stack.enter_context(socket.create_connection(address, 60))
+            return stack.enter_context(context.wrap_socket(line, server_hostname="127.0.0.1")) if encrypted else line
+
+        def is_answered(line: socket.socket) -> bool:
+            line.sendall(REQUEST)
+            answer = read(line)
+            return answer is not None and answer.status == 200
+
+        lines = [connect() for _ in range(connections.most())]
+        assert all(is_answered(line) for line in [*lines, lines[0]]), "so the second is silent longest"
+        more = [connect() for _ in range(3)]
+        assert all(is_answered(line) for line in more)
+        assert [line.recv(10) for line in lines[1:4]] == [b""] * 3
+        assert is_answered(lines[0])
+        assert is_answered(lines[-1])
+
+
 def test_the_page_has_these_times() -> None:
     page = re.sub(r"\s+", " ", (ROOT / "docs/serving.md").read_text(encoding="utf-8"))
     assert connections.IDLE_SECONDS > 60, "proxies keep connections for 60 s, and one that closes first has a 502"
     assert f"An idle connection is kept for {connections.IDLE_SECONDS:g} seconds" in page
+    assert f"Beyond {connections.MOST:,} connections" in page
     assert f"within {http_service.DRAIN_SECONDS} seconds" in page
