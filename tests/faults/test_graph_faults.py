@@ -17,7 +17,7 @@ import yaml
 from dvc.repo import Repo
 
 from pipelines.graph import dvc_steps as repository_of_dvc
-from tests.support import forked
+from tests.support import endings, forked
 from tests.support.forked import Forked
 from tests.support.places import ROOT
 
@@ -149,9 +149,7 @@ def test_ctrl_c_ends_what_it_started_and_only_that(repository: Path) -> None:
                 os.kill(run.pid, signal.SIGINT)
                 assert run.wait(20) == 130
                 assert run.said().strip().splitlines()[-1] == "bertline: interrupted"
-            _, alive = psutil.wait_procs(started, timeout=1)
-            # init has not reaped them yet
-            assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+            assert endings.alive_after(started, 1) == []
             assert bystander.poll() is None
         finally:
             bystander.kill()

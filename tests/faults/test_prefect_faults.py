@@ -24,7 +24,7 @@ from pipelines.core import paths, schema, tables
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import registry
 from tests.conftest import PREFECT
-from tests.support import commands, postgres, servers, stores, tiny
+from tests.support import commands, endings, postgres, servers, stores, tiny
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), postgres.needed]
@@ -132,7 +132,7 @@ def test_a_temporary_server_ends_with_its_flow(by: signal.Signals, monkeypatch: 
         run.kill()
     assert run.returncode == (130 if by == signal.SIGINT else -by), output
     assert by != signal.SIGINT or output.splitlines()[-1] == "bertline: interrupted"
-    assert psutil.wait_procs(children, timeout=10)[1] == []
+    assert endings.alive_after(children, 10) == []
 
 
 def test_a_worker_that_ends_with_its_run_gives_its_slot_back(server: servers.Prefect, checkout: Path) -> None:

@@ -19,6 +19,7 @@ from prefect.client.schemas.objects import TaskRun
 from flows.stage_task_runs import TaskRuns
 from pipelines.core.errors import InputError
 from pipelines.graph import executor
+from tests.support import endings
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
@@ -121,8 +122,7 @@ def test_a_cancelled_run_ends_its_stage_and_the_next_goes_on(repository: Path) -
         finally:
             run.kill()
     assert run.returncode
-    psutil.wait_procs([stage], timeout=10)
-    assert not stage.is_running()
+    assert endings.alive_after([stage], 10) == []
     assert not Path("b.txt").exists()
     os.remove("wait")
     Path("wait").touch()

@@ -17,7 +17,7 @@ from pipelines.checkpoints import pretrained
 from pipelines.core import paths, provenance
 from pipelines.text import tokenizer
 from pipelines.tracking import store
-from tests.support import commands, tiny
+from tests.support import commands, endings, tiny
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -126,9 +126,8 @@ def made_until_killed() -> dict[str, int]:
             stages = [stage for process in warm for stage in process.children()]
         search.kill()
     assert search.returncode == -signal.SIGKILL
-    _, still = psutil.wait_procs(stages, timeout=30)
     assert stages
-    assert still == []
+    assert endings.alive_after(stages, 30) == []
     assert not paths.compression("it").exists()
     return chain_files()
 

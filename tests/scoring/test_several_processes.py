@@ -14,7 +14,7 @@ import pytest
 
 from pipelines.core.errors import InputError
 from pipelines.scoring import audit, job, manifest, scorers
-from tests.support import forked, tiny
+from tests.support import endings, forked, tiny
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("BERTLINE_KILLS", "50"))  # in soak tests
@@ -70,8 +70,7 @@ def test_a_killed_process_or_parent_loses_no_row_and_doubles_none(source: Path, 
             status = process.wait()
             printed += process.printed().splitlines()
             assert status in ((0,) if one_of_two else (0, -signal.SIGKILL)), process.said()
-        psutil.wait_procs(children, timeout=60)
-        assert not [child for child in children if child.is_running()], "they end with their parent"
+        assert endings.alive_after(children, 60) == [], "they end with their parent"
         if status:
             with forked.started(MODULE, str(source), str(place), "0", "2") as process:
                 assert process.wait() == 0, process.said()

@@ -18,7 +18,7 @@ from pipelines.core import plugins
 from pipelines.serving import haproxy, ray_proxy
 from pipelines.serving.app import PROTOCOLS
 from pipelines.serving.refusals import Refusals
-from tests.support import proxied, raw_http, servers
+from tests.support import endings, proxied, raw_http, servers
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_it_ends_with_the_process_that_started_it(short: Path) -> None:
         started = psutil.Process(int(starter.stdout.readline()))
         servers.wait_until(lambda: proxied.listens(port), "HAProxy listens", 30)
         starter.kill()
-    assert psutil.wait_procs([started], 20)[1] == []
+    assert endings.alive_after([started], 20) == []
 
 
 def test_a_section_that_listens_and_is_not_known_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import ssl
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from tests.support import endings
 from tests.support.champion import TEXTS
 from tests.support.forked import Forked
 
@@ -32,9 +32,8 @@ def check_sigterm(process: Forked, port: int, replicas: bool, trusted: Path | No
         assert [len(finish()["predictions"]) for finish in requests] == [len(TEXTS)] * 3
     assert process.wait() == 0
     assert not [line for line in process.said().splitlines() if not line.startswith("tiny version 1 opened in")]
-    _, alive = psutil.wait_procs(family, 20)
     assert len(family) > (3 if replicas else -1)
-    assert alive == []
+    assert endings.alive_after(family, 20) == []
 
 
 @contextmanager
@@ -47,8 +46,14 @@ def _half_sent(port: int, trusted: Path | None) -> Iterator[Callable[[], dict[st
         if trusted:
             context = ssl.create_default_context(cafile=trusted)
             connection = open_sockets.enter_context(context.wrap_socket(connection, server_hostname="127.0.0.1"))
-        connection.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body[:9])
-        time.sleep(0.5)
+        connection.sendall(f"{head}Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n".encode())
+        begun = b""
+        while not begun.endswith(b"\r\n\r\n"):  # this is sent when the application asks for the body
+            part = connection.recv(1)
+            assert part, begun
+            begun += part
+        assert begun.startswith(b"HTTP/1.1 100 "), begun
+        connection.sendall(body[:9])
 
         def finish() -> dict[str, Any]:
             connection.sendall(body[9:])

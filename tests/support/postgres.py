@@ -16,6 +16,7 @@ import psycopg2
 import pytest
 
 from flows.local.http_service import free_port
+from tests.support import endings
 from tests.support.servers import stop
 
 USER = "postgres"
@@ -67,8 +68,7 @@ class Postgres:
         rest = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
         self.process.wait(20)
-        _, alive = psutil.wait_procs(rest, 20)
-        assert not alive
+        assert not endings.alive_after(rest, 20)
 
     def stop(self) -> None:
         """Stop the server as an administrator would; clients lose their connections."""

@@ -16,6 +16,7 @@ import psutil
 
 from flows.local import servers as local_servers
 from flows.local.http_service import free_port
+from tests.support import endings
 
 BIN = Path(sys.executable).parent
 BUCKET = "bertline"
@@ -33,7 +34,7 @@ def stop(process: subprocess.Popen) -> None:
     for member in family:
         with suppress(psutil.NoSuchProcess):  # a child may have ended after its parent
             member.kill()
-    psutil.wait_procs(family, 20)
+    endings.alive_after(family, 20)
     process.wait(20)
 
 

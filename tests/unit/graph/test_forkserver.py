@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from pipelines.graph import forkserver
+from tests.support import endings
 
 
 @pytest.mark.slow
@@ -28,5 +29,4 @@ def test_nothing_outlives_an_executor_that_has_not_heard_of_it_yet(checkout: Pat
         shell = psutil.Process(int(Path("began").read_text()))
         started = [shell, *shell.children(recursive=True)]
         assert len(started) > 1
-    _, alive = psutil.wait_procs(started, timeout=5)
-    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+    assert endings.alive_after(started, 5) == []

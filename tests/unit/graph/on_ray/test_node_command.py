@@ -14,6 +14,7 @@ from pipelines.core.errors import InputError
 from pipelines.graph.forkserver import Command
 from pipelines.graph.on_ray import node_command
 from pipelines.training.workers import LOOPBACK
+from tests.support import endings
 from tests.support.places import ROOT
 
 ASKS = """
@@ -108,13 +109,7 @@ def test_the_environment_is_the_nodes_without_what_ray_set() -> None:
 
 
 def ended(pid: int) -> bool:
-    """Whether a process has ended; init may not have buried it yet."""
-    until = time.monotonic() + 5
-    while time.monotonic() < until:
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.02)
-    return False
+    try:
+        return endings.alive_after([psutil.Process(pid)], 5) == []
+    except psutil.NoSuchProcess:
+        return True
