@@ -129,7 +129,8 @@ def test_an_answer_in_json_is_one_object_with_the_keys_of_its_help(checkout: Pat
 
 
 def test_check_names_sections_that_the_graph_needs_among_all_findings(checkout: Path) -> None:
-    Path("dvc.yaml").write_text("stages: {make: {foreach: '${ingest}'}, use: {foreach: '${encode}'}, all: {cmd: x}}\n")
+    make, use = (f"{{foreach: '${{{name}}}', do: {{cmd: x}}}}" for name in ("ingest", "encode"))
+    Path("dvc.yaml").write_text(f"stages: {{make: {make}, use: {use}, all: {{cmd: x}}}}\n")
     Path("params.yaml").write_text("encode:\nprepare: {a: {corpus: custom, source: a.csv}}\n")
     lacking = "params.yaml: no section ingest, encode; dvc.yaml needs each, even if it is empty: "
     lacking += "write `ingest: {}`, `encode: {}`"
@@ -142,7 +143,7 @@ def test_check_names_sections_that_the_graph_needs_among_all_findings(checkout: 
 
 @pytest.mark.parametrize("line", ["run", "run --dry", "why make", "retrain"])
 def test_a_run_of_the_graph_says_what_check_says_before_dvc_starts(checkout: Path, line: str) -> None:
-    Path("dvc.yaml").write_text("stages: {make: {foreach: '${ingest}'}}\n")  # without `dvc init`
+    Path("dvc.yaml").write_text("stages: {make: {foreach: '${ingest}', do: {cmd: x}}}\n")  # without `dvc init`
     Path("params.yaml").write_text("fintune: {}\n")
     lines = commands.bertline(line).require(2).err.splitlines()
     assert lines == commands.bertline("check").require(2).err.splitlines()
