@@ -105,7 +105,7 @@ class LoadedModel:
             self._encoder_options |= {"runtime": runtime, "threads": threads}
         self.task = self._predictor.task if self._predictor else Task(folder.name, EMBEDDING)
         self._embedders: dict[tuple[str, bool], Any] = {}
-        self._fillers: dict[int, Any] = {}
+        self._filler: Any = None  # a MaskFiller, once masks are to be filled
 
     @property
     def kind(self) -> str:
@@ -173,9 +173,9 @@ class LoadedModel:
         rows = input_rows.rows(Task("text", EMBEDDING), (texts,))
         for text in rows.table.column("text").to_pylist():
             require_mask(text)
-        if top not in self._fillers:
-            self._fillers[top] = MaskFiller.load(self._encoder_folder(), top=top, **self._encoder_options)
-        guesses = self._fillers[top].predict(rows.table).column("guesses").to_pylist()
+        if self._filler is None:
+            self._filler = MaskFiller.load(self._encoder_folder(), **self._encoder_options)
+        guesses = self._filler.with_top(top).predict(rows.table).column("guesses").to_pylist()
         filled = [[[Guess(g["piece"], g["score"]) for g in mask] for mask in masks] for masks in guesses]
         return _one(filled, rows)
 

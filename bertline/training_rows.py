@@ -1,12 +1,15 @@
 """The rows of a training from a table: their kind, their labels, and the rows to score the model on."""
 
+import re
+from decimal import Decimal
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from bertline import input_rows
-from pipelines.core import schema, seeding
+from pipelines.core import characters, schema, seeding
 from pipelines.core.errors import InputError, UsageError, choices, shown
 from pipelines.core.task import Task
 
@@ -17,6 +20,7 @@ OTHERS = {  # kind -> how a model of it is trained
     "choice": "write the rows as a table and their entries by hand (docs/adding.md), then `bertline run`",
 }
 LEAST = 2  # rows of a split
+WHOLE = re.compile(r"-?\d+")
 
 
 class Columns(NamedTuple):
@@ -74,9 +78,14 @@ def _values(frame: Any, name: str) -> list[Any]:
 
 def _kind(labels: list[Any], columns: Columns) -> str:
     """regression if a label has decimals, else pair or single."""
-    if any(isinstance(label, float) and not float(label).is_integer() for label in labels):
+    if any(_is_real(label) and not float(label).is_integer() for label in labels):
         return "regression"
     return "pair" if columns.text_pair else "single"
+
+
+def _is_real(label: Any) -> bool:
+    """Return whether a label is of a type of numbers with decimals: of Python, of numpy, of the decimal module."""
+    return isinstance(label, Real | Decimal) and not isinstance(label, Integral)
 
 
 def _table(frame: Any, columns: Columns, kind: str, where: str) -> pa.Table:
@@ -92,7 +101,7 @@ def _table(frame: Any, columns: Columns, kind: str, where: str) -> pa.Table:
     values = (
         [_number(label, i, columns.label) for i, label in enumerate(labels)]
         if kind == "regression"
-        else [_name(label) for label in labels]
+        else [_name(label, i, columns.label) for i, label in enumerate(labels)]
     )
     arrays = {name: texts.column(name) for name in schema.INPUTS[kind]}
     arrays |= {
@@ -106,9 +115,11 @@ def _whole(column: Any) -> Any:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _name(label: Any) -> str:
+def _name(label: Any, row: int, column: str) -> str:
     """The name of a label; 1.0, which pandas makes of 1 beside a missing value, is 1."""
-    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+    if isinstance(label, str) and not characters.are_whole([label]):
+        raise InputError(f"{column}: row {row} holds {characters.HALF}")
+    return str(int(label)) if _is_real(label) and float(label).is_integer() else str(label)
 
 
 def _number(label: Any, row: int, column: str) -> float:
@@ -128,7 +139,7 @@ def _labels(table: pa.Table, column: str) -> tuple[str, ...]:
         raise InputError(f"{column}: row {table.column('label').to_pylist().index('')} has an empty label")
     if len(names) < 2:
         raise InputError(f"{column}: every row has the label {shown(names[0]) if names else 'none'}; two are needed")
-    if all(name.lstrip("-").isdecimal() for name in names):
+    if all(WHOLE.fullmatch(name) for name in names):
         names.sort(key=int)
     return tuple(names)
 

@@ -1,5 +1,6 @@
 """Predict the pieces that an encoder would put in place of [MASK]."""
 
+import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,13 +35,21 @@ class Guess(NamedTuple):
 class MaskFiller(Predictor):
     """An encoder with its masked-token head: takes rows with a column `text`, and returns guesses for each [MASK]."""
 
-    def __init__(self, encoder: Encoder, folder: Folder, top: int = TOP) -> None:
+    def __init__(self, encoder: Encoder, folder: Folder) -> None:
         if not encoder.has_mask_head:
             raise InputError(
                 f"{folder}: the encoder has no masked-token head; pretraining keeps one, fine-tuning does not"
             )
         super().__init__(encoder.of_kind(KIND), folder)
-        self.encoder, self.top = encoder, top
+        self.encoder, self.top = encoder, TOP
+
+    def with_top(self, top: int) -> "MaskFiller":
+        """The same encoder with another number of guesses. Raises UsageError for none."""
+        if top < 1:
+            raise UsageError(f"top: {top}; 1 or more guesses are expected")
+        other = copy.copy(self)
+        other.top = top
+        return other
 
     @classmethod
     def load(
@@ -50,11 +59,10 @@ class MaskFiller(Predictor):
         accelerate: bool = True,
         threads: int = 0,
         precision: str = FP32,
-        top: int = TOP,
     ) -> "MaskFiller":
         """The encoder in `folder`, an export by ONNX Runtime. Raises InputError if it has no masked-token head."""
         folder = OpenedFolder.of(folder)
-        return cls(encoder_runtimes.load(folder, runtime, accelerate, threads, precision, masked=True), folder, top)
+        return cls(encoder_runtimes.load(folder, runtime, accelerate, threads, precision, masked=True), folder)
 
     def encode_and_mark(self, rows: Rows) -> Encoded:
         """The sequence of each text, which is never cut.
@@ -110,7 +118,7 @@ def fill(folder: Path, text: str, top: int) -> list[list[Guess]]:
     """The `top` most probable pieces for each [MASK] in `text`, by the encoder in `folder`."""
     require_mask(text)
     try:
-        (answer,) = MaskFiller.load(folder, top=top).predict(pa.table({"text": [text]})).to_pylist()
+        (answer,) = MaskFiller.load(folder).with_top(top).predict(pa.table({"text": [text]})).to_pylist()
     except RowError as error:  # there is one row
         raise InputError(f"the text {error.why}") from None
     return [[Guess(guess["piece"], guess["score"]) for guess in guesses] for guesses in answer["guesses"]]

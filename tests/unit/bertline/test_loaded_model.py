@@ -174,7 +174,11 @@ def test_an_encoder_embeds_and_fills(name: str, models: Path) -> None:
     assert encoder.embed([]).shape == (0, 32)
     (guesses,) = encoder.fill_mask("私は[MASK]が好き。", top=3)
     assert len(guesses) == 3
-    assert encoder.fill_mask(["私は[MASK]が好き。"], top=3) == [[guesses]]
+    opened = encoder._filler
+    assert encoder.fill_mask(["私は[MASK]が好き。"], top=2) == [[guesses[:2]]]
+    assert encoder._filler is opened, "an encoder is opened once, whatever the number of guesses"
+    with pytest.raises(bertline.UsageError, match="top: 0; 1 or more guesses are expected"):
+        encoder.fill_mask("[MASK]", top=0)
 
 
 def test_a_copy_and_an_export_answer_as_the_model_does(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Training from a data frame: the same model from the same seed, and one sentence for what is wrong."""
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +127,23 @@ def test_a_share_is_drawn_from_each_label_and_equal_texts_stay_together() -> Non
     floats = [{"text": str(i), "label": np.float64(i % 2)} for i in range(9)]
     task, _ = training_rows.read(floats, training_rows.Columns("text", "label"), "", 0, 1)
     assert task.labels == ("0", "1")
+
+
+@pytest.mark.parametrize("number", [Decimal, np.float32, np.float64, float])
+def test_numbers_with_decimals_are_a_regression_in_every_type(number: Any) -> None:
+    columns = training_rows.Columns("text", "label")
+    rows = [{"text": f"text {i}", "label": number(i) / number(4)} for i in range(40)]
+    task, splits = training_rows.read(rows, columns, "", 0, 1)
+    assert task.kind == "regression"
+    assert splits["train"].column("label").to_pylist()[:3] == [0.0, 0.25, 0.5]
+    whole = [{**row, "label": number(i % 2)} for i, row in enumerate(rows)]
+    assert training_rows.read(whole, columns, "", 0, 1)[0].labels == ("0", "1")
+
+
+def test_labels_that_are_no_numbers_for_python_are_texts() -> None:
+    columns = training_rows.Columns("text", "label")
+    rows = [{"text": f"text {i}", "label": ["--5", "3"][i % 2]} for i in range(4)]
+    assert training_rows.read(rows, columns, "", 0, 1)[0].labels == ("--5", "3")
+    rows[1]["label"] = "\ud800"
+    with pytest.raises(bertline.InputError, match="label: row 1 holds half of a surrogate pair"):
+        training_rows.read(rows, columns, "", 0, 1)
