@@ -83,8 +83,7 @@ class MecabTokenizer(InPieces):
         return counts
 
     def _parse(self, text: str) -> str:
-        """The text's words with spaces between them."""
-        return self._tagger.parse(_spaced(text))
+        return spaced_words(self._tagger, text)
 
     def _wakati(self, text: str) -> str:
         parsed = self._parse(nfkc(text))
@@ -140,6 +139,11 @@ class MecabTokenizer(InPieces):
             "fugashi": version("fugashi"),
             "tokenizers": version("tokenizers"),
         }
+
+
+def spaced_words(mecab: Any, text: str) -> str:
+    """The words of a normalized text with spaces between them, by a tagger; the text is a piece (`chunks.plain`)."""
+    return mecab.parse(_spaced(text))
 
 
 def _spaced(text: str) -> str:

@@ -10,6 +10,7 @@ from tokenizers import pre_tokenizers
 from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.section import Section
 from pipelines.text import mecab, vocab
+from pipelines.text.chunks import plain
 from pipelines.text.normalize import nfkc
 
 NAME = "mecab_wordpiece"
@@ -21,10 +22,16 @@ class Params(Section):
 
 def train(texts: Callable[[], Iterator[str]], folder: Path, size: int, params: Params) -> None:
     """Learn a vocabulary of the words' pieces and write the tokenizer's files into `folder`."""
-    words = mecab.tagger(params.dictionary)
+    tagger = mecab.tagger(params.dictionary)
+
+    def words() -> Iterator[str]:
+        """The words of each text, in the pieces in which it will be encoded."""
+        for text in texts():
+            yield " ".join(mecab.spaced_words(tagger, nfkc(piece)) for piece in plain(text))
+
     backend = Backend(vocab.wordpiece({token: i for i, token in enumerate(vocab.SPECIAL)}))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    learned = vocab.learn(backend, lambda: (words.parse(nfkc(text)) for text in texts()), size)
+    learned = vocab.learn(backend, words, size)
     vocab.write(folder, learned, mecab.written(params.dictionary, "wordpiece"))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 
 from pipelines.core.opened_folder import OpenedFolder
-from pipelines.text import mecab
+from pipelines.text import chunks, mecab
 from pipelines.text.tokenizers import mecab_wordpiece
 from tests.support import odd_texts, tiny
 
@@ -54,6 +54,20 @@ def test_a_tokenizer_that_is_loaded_again_maps_no_second_dictionary(tmp_path: Pa
     assert before
     mecab_wordpiece.load(OpenedFolder(folder)).encode(["私は犬が好き。"])
     assert _mapped_dictionaries() == before
+
+
+def test_a_vocabulary_is_learned_from_the_pieces_that_will_be_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MeCab's lattice takes kilobytes of memory a character."""
+    lengths: list[int] = []
+    words = mecab.spaced_words
+    monkeypatch.setattr(mecab, "spaced_words", lambda tagger, text: lengths.append(len(text)) or words(tagger, text))
+    text = "私は犬が好き。" * 6000
+    mecab_wordpiece.train(lambda: iter([text]), tmp_path, 20, mecab_wordpiece.Params())
+    assert lengths
+    assert sum(lengths) % len(text) == 0, "all of it, at each reading"
+    assert max(lengths) <= chunks.MAX_CHARACTERS
 
 
 def _mapped_dictionaries() -> int:
