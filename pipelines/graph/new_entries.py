@@ -69,7 +69,7 @@ def write(file: Path, added: Entries) -> None:
 
     Raises UsageError if a name is taken, or the file has a form to which lines cannot be added.
     """
-    text = file.read_text(encoding="utf-8") if file.exists() else _empty(file)
+    text, line_end = _read(file) if file.exists() else (_empty(file), "\n")
     before = yaml_file.read(file, "") if file.exists() else {section: {} for section in SECTIONS}
     for section, (name, _, _) in added.items():
         taken = [group for group in _sharing(section) if name in (before.get(group) or {})]
@@ -81,7 +81,7 @@ def write(file: Path, added: Entries) -> None:
         except UsageError as error:
             raise UsageError(f"{file}: {error}") from None
     with paths.fresh_file(file) as aside:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_text(text, encoding="utf-8", newline=line_end)
         wanted = {key: {**(value or {})} for key, value in before.items()}
         for section, (name, _, entry) in added.items():
             wanted.setdefault(section, {})[name] = entry
@@ -90,6 +90,13 @@ def write(file: Path, added: Entries) -> None:
                 f"{file}: entries cannot be added to its form; write them into a file of their own: --into"
             )
         checking.check(aside)
+
+
+def _read(file: Path) -> tuple[str, str]:
+    """The text of a file with \\n as its line ends, and those that most of its lines have."""
+    text = file.read_bytes().decode()
+    line_end = "\r\n" if text.count("\r\n") > text.count("\n") / 2 else "\n"
+    return text.replace("\r\n", "\n"), line_end
 
 
 def _sharing(section: str) -> tuple[str, ...]:

@@ -139,6 +139,16 @@ def test_other_lines_stay_and_a_taken_name_is_refused(place: Path) -> None:
     assert Path("params.yaml").read_text() == text
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\n"])
+def test_line_ends_stay(end: str, checkout: Path) -> None:
+    Path("old.csv").write_text("text,label\n" + "".join(f"good film {i * i},{'ab'[i % 2]}\n" for i in range(40)))
+    Path("params.yaml").write_text(OURS, newline=end)
+    new_entries.write(Path("params.yaml"), new_entries.entries("films", inspection.inspect([Path("old.csv")])))
+    lines = Path("params.yaml").read_bytes().decode().split("\n")
+    assert len(lines) > 20
+    assert {line.endswith("\r") for line in lines[:-1]} == {end == "\r\n"}
+
+
 def test_sections_in_braces_are_left_alone(place: Path) -> None:
     Path("old.csv").write_text("text,label\n" + "".join(f"good film {i * i},{'ab'[i % 2]}\n" for i in range(40)))
     Path("params.yaml").write_text("prepare: {old: {corpus: custom, source: old.csv}}\n")
