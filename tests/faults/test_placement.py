@@ -26,7 +26,7 @@ Write = Callable[..., None]
 # each stage prints when it begins, and its output is incomplete until its end; a kill has to end its `sleep`
 SLOW = "echo {0} >> began; echo {0} > {0}.txt; sleep {1} & wait; echo whole >> {0}.txt"
 WAITS = "echo {0} >> began; echo {0} > {0}.txt; until test -e go; do sleep 0.1; done; echo whole >> {0}.txt"
-SLEEP = "86.9"  # no other process on this machine sleeps for this time
+SLEEP = f"86.{os.getpid()}"  # no other process on this machine sleeps for this time
 
 
 @pytest.fixture(scope="module")

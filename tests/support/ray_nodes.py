@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -73,18 +74,29 @@ class Cluster:
         return self.nodes[-1]
 
 
-def listens(address: str, port: int = 0) -> bool:
-    """Return whether a process listens at the address, on `port` or on any port (0)."""
-    every = [
-        connection.laddr
-        for connection in psutil.net_connections("tcp")
-        if connection.status == psutil.CONN_LISTEN and connection.laddr
-    ]
-    return any(address_heard.port == port if port else address_heard.ip == address for address_heard in every)
+def listens(address: str, port: int) -> bool:
+    """Return whether a process listens at the address."""
+    heard = [c.laddr for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.laddr]
+    return any((one.ip, one.port) in ((address, port), ("0.0.0.0", port), ("::", port)) for one in heard)
 
 
 def ended_or_listens(node: subprocess.Popen[bytes]) -> bool:
-    return node.poll() is not None or listens(SECOND)
+    """Return whether a second node has ended, or one of its own processes listens at SECOND."""
+    return node.poll() is not None or any(
+        connection.laddr.ip == SECOND for process in family(node) for connection in listeners(process)
+    )
+
+
+def family(node: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """The processes of a node."""
+    return [psutil.Process(node.pid), *psutil.Process(node.pid).children(recursive=True)]
+
+
+def listeners(process: psutil.Process) -> list[Any]:
+    """The connections at which a process listens; none of one that has ended."""
+    with suppress(psutil.Error):
+        return [one for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN and one.laddr]
+    return []
 
 
 def wait_until(true: Callable[[], bool], why: str) -> None:
@@ -97,7 +109,7 @@ def wait_until(true: Callable[[], bool], why: str) -> None:
 
 def kill(node: subprocess.Popen[bytes]) -> None:
     """Kill all processes of a node at once, as by a power failure."""
-    for process in [psutil.Process(node.pid), *psutil.Process(node.pid).children(recursive=True)]:
+    for process in family(node):
         with suppress(psutil.NoSuchProcess):  # a child may have ended after its parent
             process.kill()
     node.wait()
