@@ -10,10 +10,9 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-import psutil
-
 from flows.local import diagnosis, prefect_settings, reachable, servers
 from flows.local.diagnosis import Finding
+from pipelines.core import cpu, memory
 from pipelines.graph import params_findings
 
 SECONDS = 2.0
@@ -53,8 +52,8 @@ def torch_build() -> str:
 
 
 def machine() -> Iterator[Finding]:
-    yield diagnosis.cores(diagnosis.available_cores())
-    yield diagnosis.memory(psutil.virtual_memory().available)
+    yield diagnosis.cores(cpu.cores())
+    yield diagnosis.memory(memory.free_bytes())
     yield diagnosis.disk(shutil.disk_usage(".").free)
     yield diagnosis.gpu(diagnosis.cards(), torch_build())
 

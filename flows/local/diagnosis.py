@@ -1,6 +1,5 @@
 """Checks of this machine and checkout, a function each: what was found, and the command that mends it."""
 
-import os
 import shlex
 import shutil
 import socket
@@ -100,7 +99,7 @@ def disk(free: int, none: float = NO_DISK, little: float = LITTLE_DISK) -> Findi
     return _by_limits("disk", free, none, little, says, mend)
 
 
-def memory(available: int, none: float = NO_MEMORY, little: float = LITTLE_MEMORY) -> Finding:
+def memory(available: float, none: float = NO_MEMORY, little: float = LITTLE_MEMORY) -> Finding:
     mend = "bertline run --jobs 1  # or set resources.memory_gb in params.yaml"
     return _by_limits("memory", available, none, little, f"{available / GB:.1f} GB available", mend)
 
@@ -213,10 +212,6 @@ def cards() -> list[str]:
     except (OSError, subprocess.TimeoutExpired):
         return []
     return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
-
-
-def available_cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _by_limits(check: str, value: float, none: float, little: float, says: str, mend: str) -> Finding:

@@ -10,13 +10,21 @@ from pipelines.core import memory
 
 
 def cores() -> int:
-    """The cores that this process may use; a container's share of them counts as whole ones, rounded up."""
+    """The cores that this process may use, in a container those of its share."""
     allowed = len(os.sched_getaffinity(0))
+    return min(allowed, share() or allowed)
+
+
+def share() -> int:
+    """The cores whose time the container of this process has, rounded up; 0 without a limit.
+
+    Libraries do not see this limit: they start a thread for each core of the machine, which then wait for each other.
+    """
     try:
-        quota, period = (memory.CGROUP / "cpu.max").read_text().split()
-        return max(1, min(allowed, math.ceil(float(quota) / float(period)))) if quota != "max" else allowed
+        time, period = (memory.CGROUP / "cpu.max").read_text().split()
+        return max(1, math.ceil(float(time) / float(period))) if time != "max" else 0
     except (OSError, ValueError, ZeroDivisionError):  # no container, or an older kernel's
-        return allowed
+        return 0
 
 
 def saturates() -> bool:

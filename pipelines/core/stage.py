@@ -106,5 +106,5 @@ def run(name: str, main: Callable[..., None], entry: bool = True, **flags: str) 
         os.environ["BERTLINE_QUIET"] = "1"
     debug, key = options.pop("debug"), options.pop("entry", "")
     with one_sentence(f"{name} {key}".strip(), lambda: debug), alone(name, key or "all"):
-        threads.use(resources.read(name, key).threads)
+        threads.use(resources.read(name, key).threads or threads.of_container())
         main(*([key] if entry else []), **options)

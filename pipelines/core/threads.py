@@ -3,6 +3,8 @@
 import os
 import sys
 
+from pipelines.core import cpu
+
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 
 _used = 0
@@ -11,6 +13,11 @@ _used = 0
 def used() -> int:
     """The last count given to `use`, for libraries that take it when they open a model; 0: the library decides."""
     return _used
+
+
+def of_container() -> int:
+    """The threads that a container leaves to a process whose number nobody has set; 0: the library decides."""
+    return 0 if os.environ.get("OMP_NUM_THREADS") else cpu.share()
 
 
 def use(count: int) -> None:

@@ -127,7 +127,7 @@ class Onnx:
         self.task = self._task(OpenedFolder.of(folder))
         options = onnxruntime.SessionOptions()
         # ONNX Runtime has its own threads, and ignores OMP_NUM_THREADS
-        options.intra_op_num_threads = threads or used_threads()
+        options.intra_op_num_threads = threads or used_threads() or cpu.share()
         if threads == 1:
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.force_spinning_stop", "1")  # between two calls

@@ -18,7 +18,7 @@ from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import threads
+from pipelines.core import cpu, threads
 from pipelines.core.errors import InputError, listed
 from pipelines.inference.predictor import Predictor
 from pipelines.scoring import earlier_answers, ray_scorers, scoring_work
@@ -117,7 +117,7 @@ def _deaths(work: Work, numbers: list[int]) -> str:
 
 def _pool(work: Work, workers: int, has_earlier: bool, rows: Any) -> ProcessPoolExecutor:
     """Processes that have loaded the model; they share this one's threads."""
-    worker_threads = max(1, (threads.used() or len(os.sched_getaffinity(0))) // workers)
+    worker_threads = max(1, (threads.used() or cpu.cores()) // workers)
     place = work.aside / ANSWERS if has_earlier else None
     arguments = (replace(work, job=replace(work.job, partitions=[]), todo=[]), worker_threads, place, rows)
     return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, arguments)

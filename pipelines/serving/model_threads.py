@@ -1,7 +1,8 @@
 """The threads that run the models of a service."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
+
+from pipelines.core import cpu
 
 
 class ModelThreads(ThreadPoolExecutor):
@@ -13,5 +14,5 @@ class ModelThreads(ThreadPoolExecutor):
     """
 
     def __init__(self, count: int = 0) -> None:
-        self.count, self.running = count or len(os.sched_getaffinity(0)), 0
+        self.count, self.running = count or cpu.cores(), 0
         super().__init__(self.count, thread_name_prefix="model")

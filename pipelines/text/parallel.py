@@ -1,7 +1,6 @@
 """Encode rows on every core, in their order, with only a few batches in memory."""
 
 import multiprocessing
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -10,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipelines.core import cpu
 from pipelines.core.task import Task
 from pipelines.text import encoding, tokenizer
 from pipelines.text.encoding import Encoded
@@ -28,7 +28,7 @@ def encoded(
 ) -> Iterator[Encoded]:
     """The ids of each batch; they do not depend on the number of processes (0: one for each core)."""
     encode = partial(encoding.for_kind(task.kind).encode, tokenizer=loaded, task=task, max_length=max_length, **options)
-    processes = processes or os.cpu_count() or 1
+    processes = processes or cpu.cores()
     if processes == 1 or loaded.threaded:
         yield from map(encode, batches)
         return

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.core import memory
+from pipelines.core import memory, threads
 from pipelines.core.resources import Resources
 from pipelines.graph.local_resources import Limits, cores, gpus, memory_gb
+from pipelines.serving.model_threads import ModelThreads
 
 
 def limits(**changes: object) -> Limits:
@@ -66,3 +67,8 @@ def test_a_container_has_its_own_limits(tmp_path: Path, monkeypatch: pytest.Monk
         (tmp_path / "memory.max").write_text(limit + "\n")
         (tmp_path / "cpu.max").write_text(quota + "\n")
         assert (memory_gb(), cores()) == expected
+        assert threads.of_container() == {"m": 0, "6": 64}.get(quota[0], expected[1])
+        with ModelThreads() as of_a_service:
+            assert of_a_service.count == expected[1]
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert threads.of_container() == 0, "the person has decided"
