@@ -82,6 +82,15 @@ def ratio(name: str, aim: float | None, peer: list[float], ours: list[float]) ->
     )
 
 
+def difference(name: str, measured: float, interval: tuple[float, float]) -> list[Claim]:
+    """A difference as information, and whether its interval reaches 0, so that it does not show ours to be worse."""
+    low, high = (round(float(bound), 4) for bound in interval)
+    return [
+        Claim(name, None, round(float(measured), 4), (low, high), ok=True),
+        Claim(f"upper_end_of_the_interval_of_{name}", 0, high, (high, high), high >= 0),
+    ]
+
+
 def matrix_peak() -> float:
     """GFLOP/s of one large fp32 product, median of seven, by the faster of torch's two libraries."""
     import torch

@@ -56,8 +56,12 @@ def trainer(
     top_k: int = 0,
     grouped: bool = False,
     rate: float = 1e-4,
+    first: int | None = None,
 ) -> None:
-    """Trainer over `data`, padded to `length`, or to the longest of a batch; `top_k` freezes all below those layers."""
+    """Trainer over `data`, padded to `length`, or to the longest of a batch; `top_k` freezes all below those layers.
+
+    With `first` it prepares all rows, and trains on so many.
+    """
     if top_k:
         strategies.groups(model, Finetune(data="d", encoder="e", strategy="top_k", top_k=top_k))
     collator = DataCollatorWithPadding(tokenizer, "max_length" if length else "longest", length)
@@ -66,15 +70,18 @@ def trainer(
         seed=1, save_strategy="no", logging_strategy="no", disable_tqdm=True, use_cpu=True,
         remove_unused_columns=False, train_sampling_strategy="group_by_length" if grouped else "random",
     )  # fmt: skip
-    Trainer(model, arguments, train_dataset=rows(data), data_collator=collator).train()
+    Trainer(model, arguments, train_dataset=rows(data)[:first], data_collator=collator).train()
 
 
-def keynote(model: PreTrainedModel, data: Encoded, epochs: int) -> None:
-    """The slide's program: ids padded with 0 to 50, no mask, every layer run in every step, the top two trained."""
+def keynote(model: PreTrainedModel, data: Encoded, epochs: int, first: int | None = None) -> None:
+    """The slide's program: ids padded with 0 to 50, no mask, every layer run in every step, the top two trained.
+
+    With `first` it prepares all rows, and trains on so many.
+    """
     entry = Finetune(data="d", encoder="e", **TOP2)
     optimizer = torch.optim.SGD(strategies.groups(model, entry))
     bounds = zip(data.offsets, data.offsets[1:], strict=False)
-    ids = torch.tensor([(data.ids[a:b].tolist() + [0] * 50)[:50] for a, b in bounds])
+    ids = torch.tensor([(data.ids[a:b].tolist() + [0] * 50)[:50] for a, b in bounds])[:first]
     labels = torch.from_numpy(data.labels)
     model.train()
     for epoch in range(epochs):

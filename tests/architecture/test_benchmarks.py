@@ -83,6 +83,15 @@ def test_a_claim_without_an_aim_is_information(
     assert json.loads((tmp_path / "r.json").read_text())["cpu"] == harness.cpu()
 
 
+def test_a_difference_below_nothing_reaches_no_aim(harness: Any) -> None:
+    """What is tested is that the interval reaches 0."""
+    seen, tested = harness.difference("ours_minus_theirs", -0.0122, (-0.0333, 0.01))
+    assert (seen.aim, seen.measured, seen.spread) == (None, -0.0122, (-0.0333, 0.01))
+    assert (tested.name, tested.aim) == ("upper_end_of_the_interval_of_ours_minus_theirs", 0)
+    assert (tested.measured, tested.ok) == (0.01, True)
+    assert not harness.difference("ours_minus_theirs", -0.02, (-0.03, -0.01))[1].ok
+
+
 def test_a_table_leaves_out_a_model_whose_entry_was_edited_since(
     harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
