@@ -19,6 +19,8 @@ SPLITS = {  # what names of files say, as words: "latest" is no test
 }
 TAGS = re.compile(r"([^\t]+\t|\S+ )(.*[ \t])?(O|[BI]-\S+)$")
 
+EXCEL = re.compile(r"sep=.$")  # a first line that names the delimiter
+
 
 def split_of(file: Path) -> str:
     """The split that a file's name says: train, test or dev; "" if it says none."""
@@ -30,6 +32,21 @@ def split_said(file: Path) -> str:
     if split := split_of(file):
         return split
     raise InputError(f"{file}: its name does not say which split it is; rename it to train, dev or test")
+
+
+def splits(files: Sequence[Path]) -> dict[str, str]:
+    """The name of the file of each split. A dev file without a test is the test, on which nothing may be chosen.
+
+    Raises InputError if two files are of one split, or none is to be trained on.
+    """
+    names = {split_said(file): file.name for file in files}
+    if len(names) < len(files):
+        raise InputError(f"{files[0].parent}: two files of one split; names say train, dev or test")
+    if "train" not in names:
+        raise InputError(f"{files[0].parent}: no file to train on; its name says train")
+    if "test" not in names:
+        names["test"] = names.pop("dev")
+    return names
 
 
 def of_all(files: Sequence[Path]) -> dict[str, Any]:
@@ -87,6 +104,8 @@ def form(file: Path) -> dict[str, Any]:
         raise InputError(
             f"{file}: not CSV, TSV, JSONL, Parquet, xlsx, SQuAD's JSON, CoNLL's columns or a folder per label"
         )
+    if head and EXCEL.match(head[0][1]):
+        raise InputError(f"{file}: its first line, {head[0][1]!r}, is read by Excel alone; remove this line")
     delimiter = delimiters.likeliest(file, opener)
     return {"format": "csv", **encoding, **({"delimiter": delimiter} if delimiter != "," else {})}
 

@@ -66,9 +66,7 @@ def inspect(files: Sequence[Path], text: str = "", label: str = "") -> Seen:
     if len(files) > 1:
         if len({file.parent for file in files}) > 1:
             raise InputError(f"{files[-1]}: it is in another folder than {first}; put the files of a corpus into one")
-        seen.keys |= {"source": str(first.parent), "files": {file_form.split_said(file): file.name for file in files}}
-        if len(seen.keys["files"]) < len(files):
-            raise InputError(f"{first.parent}: two files of one split; names say train, dev or test")
+        seen.keys |= {"source": str(first.parent), "files": file_form.splits(files)}
     seen.keys |= file_form.of_all(files)
     if seen.keys["format"] == "xlsx" and len(sheets := workbooks.sheets_with_rows(first)) > 1:
         seen.keys["sheet"], *seen.other_sheets = sheets

@@ -218,9 +218,24 @@ def test_files_that_say_their_splits_are_taken_together(place: Path) -> None:
     assert tables.read(paths.rows("pairs") / "test.parquet").num_rows == 10
 
 
+def test_a_dev_file_without_a_test_is_the_test(place: Path) -> None:
+    for split, count in (("train", 40), ("dev", 10)):
+        lines = (f"{word} {i}{split},{word}" for i in range(count // 2) for word in ("good", "bad"))
+        Path(f"{split}.csv").write_text("\n".join(["text,label", *lines, ""]))
+    new("train.csv", "dev.csv", "notes")
+    params = yaml.safe_load(Path("params.yaml").read_text())
+    assert params["prepare"]["notes"]["files"] == {"train": "train.csv", "test": "dev.csv"}
+    assert (params["evaluate"]["notes"], "dev" in params["finetune"]["notes"]) == ({"task": "notes"}, False)
+    commands.bertline("check").require(0)
+    Path("test.csv").write_bytes(Path("dev.csv").read_bytes())
+    refused = commands.bertline("new", "dev.csv", "test.csv", "others")
+    assert (refused.status, refused.err) == (1, "bertline: error: .: no file to train on; its name says train\n")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
+        ("a.csv", b"sep=;\ntext;label\nx;y\n", "its first line, 'sep=;', is read by Excel alone; remove this line"),
         ("a.xlsx", b"PK", "not a readable workbook"),
         ("a.ods", b"PK", "a workbook of another form than xlsx; save it as xlsx"),
         ("a.pdf", b"%PDF text", "not CSV, TSV, JSONL, Parquet, xlsx"),
