@@ -1,6 +1,7 @@
 """The command `bertline`: options of every command, and one sentence where one fails."""
 
 import os
+from importlib import metadata
 from typing import Annotated
 
 import typer
@@ -10,6 +11,8 @@ from flows.cli.arguments import INTERRUPTED
 from flows.cli.panels import DEBUG, Commands
 from flows.local import prefect_settings
 from pipelines.core import stage
+
+VERSION = "print the version, and end"
 
 cli = typer.Typer(
     cls=Commands,
@@ -22,10 +25,17 @@ for commands in (beginning, graph, comparisons, searches, models, texts, rows, v
     cli.add_typer(commands.cli)
 
 
+def _print_version(on: bool) -> None:
+    if on:
+        print(f"bertline {metadata.version('bertline')}")
+        raise typer.Exit
+
+
 @cli.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_print_version, help=VERSION)] = False,
 ) -> None:
     DEBUG["on"] = debug
     if quiet:

@@ -1,5 +1,6 @@
 """Checks of this machine and checkout, a function each: what was found, and the command that mends it."""
 
+import os
 import shlex
 import shutil
 import socket
@@ -177,6 +178,8 @@ def git(folder: Path) -> Finding:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Finding("git", "problem", f"git does not run: {error}", "apt-get install git")
+    if done.returncode and (commit := os.environ.get("BERTLINE_COMMIT")):
+        return Finding("git", "ok", f"no git repository; this image was made of commit {commit}")
     if done.returncode:
         return Finding(
             "git",

@@ -60,6 +60,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.opened: Callable[[], None] | None = None  # called when it is made
+        self.has_place = False  # one was made for it before its handshake
         self._head: asyncio.TimerHandle | None = None  # ends the time for the headers
         self._reading: asyncio.TimerHandle | None = None  # ends the time to read the answer
         self._bytes = 0  # of the headers so far; -1: they are complete
@@ -76,7 +77,7 @@ class Connection(HttpToolsProtocol):
         if self.opened:
             self.opened()
         super().connection_made(transport)
-        if has_room(self.server_state):
+        if self.has_place or has_room(self.server_state):
             self._wait()
         else:
             self.refuse(503, "the service has too many connections; try again in 1 s", "Retry-After: 1\r\n")

@@ -56,7 +56,8 @@ class Handshake:
         self._connection.opened = self._leave
         self._has_begun = False
         self.state.connections.add(self)  # type: ignore[arg-type]
-        connections.has_room(self.state)  # if not, the connection says so after its handshake
+        # without a place, the connection asks again after its handshake, and says so
+        self._connection.has_place = connections.has_room(self.state)
         connections.waiting(self.state)[self] = None
         self._task = asyncio.create_task(self._open(server.context))
         self._task.add_done_callback(self._ended)

@@ -90,7 +90,7 @@ def test_a_dictionary_that_is_missing_or_damaged_is_found(tmp_path: Path, monkey
     assert "the package no_such_dictionary is not installed" in finding.says
 
 
-def test_mirror_remotes_and_git(checkout: Path) -> None:
+def test_mirror_remotes_and_git(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert states(*map(diagnosis.mirror, ("", str(checkout), "nowhere"))) == ["ok", "ok", "problem"]
     addresses = (f"file://{checkout}", "file:///nowhere", "https://mirror.example.com/corpora")
     assert states(*map(diagnosis.mirror, addresses)) == ["ok", "problem", "ok"]
@@ -100,7 +100,10 @@ def test_mirror_remotes_and_git(checkout: Path) -> None:
     Path(".dvc/config").write_text(lines + "['remote \"s3\"']\n    url = s3://bucket/my%20data\n")
     remotes = {remote[0]: diagnosis.remote(*remote) for remote in checkup.remotes()}
     assert {name: finding.state for name, finding in remotes.items()} == {"near": "ok", "far": "problem", "s3": "ok"}
-    assert diagnosis.git(checkout).says.startswith("no git repository")
+    assert diagnosis.git(checkout).says.startswith("no git repository: versions will not name a commit")
+    with monkeypatch.context() as patch:
+        patch.setenv("BERTLINE_COMMIT", "abc-dirty")
+        assert diagnosis.git(checkout).says == "no git repository; this image was made of commit abc-dirty"
     subprocess.run(["git", "init", "-q"], check=True)
     assert "files differ from the commit, such as " in diagnosis.git(checkout).says
 

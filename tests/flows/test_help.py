@@ -6,6 +6,7 @@ import shlex
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from flows.cli import completion, panels
 from pipelines.lifecycle import history
 from pipelines.tracking import registry_snapshot
 from tests.support import commands, json_answers, tickets
+from tests.support.places import ROOT
 
 GROUP = json_answers.GROUP
 # the commands without --json, and why
@@ -35,6 +37,11 @@ def test_help_is_grouped(checkout: Path) -> None:
     places = [text.index(f"─ {panel} ─") for panel in panels.PANELS]
     assert places == sorted(places)
     assert {vars(command)["rich_help_panel"] for command in GROUP.commands.values()} == set(panels.PANELS)
+
+
+def test_the_version_is_that_of_the_project(checkout: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert commands.bertline("--version").require(0).out == f"bertline {project['version']}\n"
 
 
 @pytest.mark.parametrize("name", sorted(GROUP.commands))
