@@ -137,9 +137,9 @@ def plan_findings(job: Job, entries: dict[str, Entry]) -> Iterator[str]:
 
 def _partition_findings(target: Folder, job: Job, planned: Planned, entries: list[Entry]) -> Iterator[str]:
     """The findings about one partition and its replays."""
-    counts = np.zeros(planned.rows, np.int64)
-    replayed = np.zeros(planned.rows, np.int64)
-    in_quarantine = np.zeros(planned.rows, np.int64)
+    scored: list[np.ndarray] = []
+    replayed: list[np.ndarray] = []
+    in_quarantine: list[np.ndarray] = []
     for entry in entries:
         is_replay = entry["kind"] == manifest.REPLAY
         if not is_replay and (entry["rows"], entry["source_digest"]) != (planned.rows, planned.digest):
@@ -148,33 +148,47 @@ def _partition_findings(target: Folder, job: Job, planned: Planned, entries: lis
         try:
             with target.having(entry["output"], *bad, *states):
                 _require_digest(target.path, entry["output"], entry["output_digest"])
-                _count_rows(target.path, job, entry, replayed if is_replay else counts)
+                (replayed if is_replay else scored).extend(_row_numbers(target.path, job, entry, planned.rows))
                 for name in states:
                     _require_digest(target.path, name, entry.get("states_digest"))
                 for name in bad:
                     _require_digest(target.path, name, entry.get("quarantine_digest"))
-                    for line in quarantine.read(paths.below(target.path, name)):
-                        _add(in_quarantine, np.array([line["row"]]), name)
+                    lines = quarantine.read(paths.below(target.path, name))
+                    in_quarantine.append(_of_partition(np.array([line["row"] for line in lines]), name, planned.rows))
         except InputError as error:
             yield str(error)
             return
     if entries:
-        yield from _count_findings(planned, counts, in_quarantine, replayed)
+        yield from _count_findings(planned, *map(_joined, (scored, in_quarantine, replayed)))
+
+
+def _joined(numbers: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, np.int64), *numbers])
 
 
 def _count_findings(
-    planned: Planned, counts: np.ndarray, in_quarantine: np.ndarray, replayed: np.ndarray
+    planned: Planned, scored: np.ndarray, in_quarantine: np.ndarray, replayed: np.ndarray
 ) -> Iterator[str]:
-    """Rows that stand nowhere, or twice; each array has a count for each row of the partition."""
-    total = counts + in_quarantine
-    for what, wrong in (
-        ("lost", total == 0),
-        ("doubled", (total > 1) | (replayed > 1)),
-        ("replayed without having been in quarantine", replayed > in_quarantine),
+    """Rows that stand nowhere, or twice; each array has row numbers of the partition.
+
+    Memory grows with the rows that are there, not with the number that a job's record claims.
+    """
+    there, times = np.unique(np.concatenate([scored, in_quarantine]), return_counts=True)
+    again, replays = np.unique(replayed, return_counts=True)
+    waiting = np.sort(in_quarantine)
+    allowed = np.searchsorted(waiting, again, "right") - np.searchsorted(waiting, again, "left")
+    gaps = np.flatnonzero(there != np.arange(len(there)))
+    for what, count, first in (
+        ("lost", planned.rows - len(there), gaps[:1] if len(gaps) else [len(there)]),
+        ("doubled", *_several(np.union1d(there[times > 1], again[replays > 1]))),
+        ("replayed without having been in quarantine", *_several(again[replays > allowed])),
     ):
-        rows = np.flatnonzero(wrong)
-        if len(rows):
-            yield f"{planned.name}: {len(rows):,} rows are {what}, the first is row {rows[0]}"
+        if count:
+            yield f"{planned.name}: {count:,} rows are {what}, the first is row {first[0]}"
+
+
+def _several(rows: np.ndarray) -> tuple[int, np.ndarray]:
+    return len(rows), rows[:1]
 
 
 def _require_digest(target: Path, name: str, digest: str | None) -> None:
@@ -186,29 +200,31 @@ def _require_digest(target: Path, name: str, digest: str | None) -> None:
         raise InputError(f"{path}: its bytes are not those that were written")
 
 
-def _count_rows(target: Path, job: Job, entry: Entry, counts: np.ndarray) -> None:
-    """Count the rows of an output by their number. Raises InputError if they are of another version."""
+def _row_numbers(target: Path, job: Job, entry: Entry, rows: int) -> list[np.ndarray]:
+    """The row numbers of an output, each of a partition of `rows` rows; InputError for rows of another version."""
     path = paths.below(target, entry["output"])
     number, version, digest = (f"{job.prefix}{name}" for name in ("row_number", "model_version", "model_digest"))
+    pieces: list[np.ndarray] = []
     try:
-        file, rows = pq.ParquetFile(path, pre_buffer=False), 0
+        file = pq.ParquetFile(path, pre_buffer=False)
         for batch in file.iter_batches(batch_size=1 << 16, columns=[number, version, digest]):
-            _add(counts, batch.column(number).to_numpy(), entry["output"])
-            rows += batch.num_rows
+            pieces.append(_of_partition(batch.column(number).to_numpy(), entry["output"], rows))
             versions = set(batch.column(version).unique().to_pylist())
             if versions - {job.version} or set(batch.column(digest).unique().to_pylist()) - {job.model_digest}:
                 raise InputError(f"{path}: rows of another version than {job.version} are in it")
     except (pa.ArrowException, OSError, KeyError) as error:
         raise InputError(f"{path}: it cannot be read ({one_line(error)})") from None
-    if rows != entry["scored"]:
-        raise InputError(f"{path}: {rows:,} rows; {entry['scored']:,} are recorded")
+    if sum(map(len, pieces)) != entry["scored"]:
+        raise InputError(f"{path}: {sum(map(len, pieces)):,} rows; {entry['scored']:,} are recorded")
+    return pieces
 
 
-def _add(counts: np.ndarray, numbers: np.ndarray, name: str) -> None:
-    """Count rows by their number. Raises InputError for a number that no row of the partition has."""
-    if len(numbers) and (numbers.min() < 0 or numbers.max() >= len(counts)):
-        raise InputError(f"{name}: a row number is not of the {len(counts):,} rows of the partition")
-    np.add.at(counts, numbers, 1)
+def _of_partition(numbers: np.ndarray, name: str, rows: int) -> np.ndarray:
+    """Row numbers of a file as integers. Raises InputError for a number that no row of the partition has."""
+    whole = numbers.dtype.kind in "iuO"  # O: numbers of a JSON file that are too large for 64 bits
+    if len(numbers) and not (whole and numbers.min() >= 0 and numbers.max() < rows):
+        raise InputError(f"{name}: a row number is not of the {rows:,} rows of the partition")
+    return numbers.astype(np.int64)
 
 
 def _others(target: Folder, entries: dict[str, Entry]) -> Iterator[str]:

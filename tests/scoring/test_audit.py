@@ -57,6 +57,12 @@ def forge(out: Path) -> None:
     edit(out / "_manifest.json", root=manifest.root(entries.values()))
 
 
+def claim(out: Path, rows: int) -> None:
+    """Let the record of the job claim a number of rows for its first partition."""
+    partitions = json_file.mapping(out / "_job.json")["partitions"]
+    edit(out / "_job.json", partitions=[partitions[0] | {"rows": rows}, *partitions[1:]])
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "an answer is lost": (lambda out: (out / "a.parquet").unlink(), ["a.parquet: missing"]),
     "an answer is changed": (lambda out: flip(out / "day=1/b.parquet"), ["b.parquet: its bytes are not those that"]),
@@ -85,6 +91,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], list[str]]] = {
         forge,
         ["a.parquet: 1 rows are lost, the first is row 15", "a.parquet: 1 rows are doubled, the first is row 0"],
     ),
+    "the record claims more rows than any memory holds": (
+        lambda out: claim(out, 10**17),
+        ["a.parquet: its rows or its digest are others", "a.parquet: 99,999,999,999,999,984 rows are lost, the first"],
+    ),
+    "the record claims fewer rows": (lambda out: claim(out, 3), ["a.parquet: a row number is not of the 3 rows of"]),
     "the summary is lost": (lambda out: (out / "_manifest.json").unlink(), ["missing; the job is not finished"]),
     "the root is changed": (lambda out: edit(out / "_manifest.json", root="0"), ["root is '0'; the entries give"]),
 }
