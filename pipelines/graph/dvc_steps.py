@@ -20,7 +20,6 @@ from pipelines.core.errors import InputError
 from pipelines.core.stage import runs_elsewhere
 
 LOCK = Path("dvc.lock")
-KEPT = Path("state/run/dvc.lock")  # a copy of dvc.lock while DVC overwrites it; DVC does not write to a temporary file
 WORKSPACE = ("run", "all")  # the name of the lock that a run of the graph holds
 PATIENCE_SECONDS = 60  # to wait for another DVC command that holds the repository
 
@@ -58,8 +57,6 @@ def sentence(error: BaseException) -> str:
 def held(repo: Any, tell: Callable[[str], None] | None = None) -> Iterator[None]:
     """Hold DVC's lock, as every DVC command does; wait if another command holds it.
 
-    A process that was killed while it held the lock may have left dvc.lock half written. It is restored first.
-
     Args:
         tell: prints once that this waits. With it the wait has no limit, since a run that gave up would lose what its
             stages have made; without it InputError is raised after PATIENCE_SECONDS.
@@ -78,7 +75,6 @@ def held(repo: Any, tell: Callable[[str], None] | None = None) -> Iterator[None]
                 tell("waits for another DVC command, which is using this checkout")
                 waits = True
     try:
-        _mend_lock()
         yield
     finally:
         repo.lock.unlock()
@@ -192,54 +188,38 @@ def finish(stage: Any) -> None:
 
 
 def _write_lock(stage: Any) -> None:
-    with _kept_lock():
+    """Record a stage in dvc.lock; one that is not of dvc.yaml here has a file of its own, which DVC writes."""
+    from dvc.stage.serialize import to_lockfile
+
+    if stage.relpath != "dvc.yaml":
         stage.dump(update_pipeline=False)
+        return
+    with _rewritten(stage.repo) as lock:
+        lock["stages"] = lock.get("stages", {})
+        lock["stages"].update(to_lockfile(stage))
 
 
 @contextmanager
-def _kept_lock() -> Iterator[None]:
-    """Keep a copy of dvc.lock until the block has written the new one completely; restore it on an error."""
-    with paths.fresh_file(KEPT) as aside:
+def _rewritten(repo: Any) -> Iterator[dict[str, Any]]:
+    """Yield the content of dvc.lock, to be changed, and replace the file at once.
+
+    DVC overwrites it in place: a kill meanwhile would leave a part of it, which may look like a whole one.
+    """
+    from dvc.utils.serialize import modify_yaml
+
+    with paths.fresh_file(LOCK) as aside:
         if LOCK.is_file():
-            shutil.copyfile(LOCK, aside)
-        else:
-            aside.write_text("schema: '2.0'\n", encoding="utf-8")
-    try:
-        yield
-    except BaseException:
-        os.replace(KEPT, LOCK)
-        raise
-    KEPT.unlink(missing_ok=True)
-
-
-def _mend_lock() -> None:
-    """Restore dvc.lock if a run was killed while DVC wrote it; one that is whole may be newer than the copy."""
-    if not KEPT.is_file():
-        return
-    if _is_whole():
-        KEPT.unlink()
-    else:
-        os.replace(KEPT, LOCK)
-
-
-def _is_whole() -> bool:
-    """Return whether dvc.lock ends with its last line, and DVC can read it."""
-    from dvc.exceptions import DvcException
-    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
-    from dvc.utils import strictyaml
-
-    try:
-        strictyaml.load(str(LOCK), COMPILED_LOCKFILE_SCHEMA)
-    except (OSError, DvcException):
-        return False
-    return LOCK.read_bytes().endswith(b"\n")
+            shutil.copy(LOCK, aside)
+        with modify_yaml(str(aside), fs=repo.fs) as lock:
+            if not lock:
+                lock["schema"] = "2.0"  # DVC expects it at the top
+            yield lock
+    repo.scm_context.track_file(str(LOCK))
 
 
 def in_order(repo: Any, names: Sequence[str]) -> None:
     """Put the stages of dvc.lock into the order in which `dvc repro` writes them."""
-    from dvc.utils.serialize import modify_yaml
-
-    with _kept_lock(), modify_yaml(str(LOCK), fs=repo.fs) as lock:
+    with _rewritten(repo) as lock:
         stages = lock["stages"]
         place = {name: number for number, name in enumerate(names)}
         there = [name for name in stages if name in place]

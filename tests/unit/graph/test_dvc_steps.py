@@ -1,4 +1,4 @@
-"""DVC's lock and dvc.lock around a run: how long a run waits, and which dvc.lock a killed one leaves."""
+"""DVC's lock and dvc.lock around a run: how long a run waits, and that dvc.lock stays whole."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 from dvc.repo import Repo
+from dvc.utils.serialize import _yaml as dvc_yaml
 
 from pipelines.core.errors import InputError
 from pipelines.graph import dvc_steps, executor
@@ -47,19 +48,18 @@ def test_what_has_not_begun_does_not_wait_for_ever() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_the_copy_of_a_killed_run_replaces_only_a_broken_lock() -> None:
+def test_dvc_lock_stays_whole_while_the_next_one_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of it that ends at the end of a stage, or behind a path, would look like a whole file."""
     graph(FIRST)
     executor.run()
-    older, whole = "schema: '2.0'\n", dvc_steps.LOCK.read_text()
-    dvc_steps.KEPT.write_text(older)
-    executor.run()
-    assert (dvc_steps.LOCK.read_text(), dvc_steps.KEPT.exists()) == (whole, False)
-    for broken in (whole[:-5], whole[: whole.index("    - path")], ""):
-        dvc_steps.KEPT.write_text(whole)
-        dvc_steps.LOCK.write_text(broken)
-        executor.run()
-        assert (dvc_steps.LOCK.read_text(), dvc_steps.KEPT.exists()) == (whole, False)
-    dvc_steps.KEPT.write_text(whole)
+    before, meanwhile, dump = dvc_steps.LOCK.read_bytes(), [], dvc_yaml._dump
+    with monkeypatch.context() as patch:
+        patch.setattr(dvc_yaml, "_dump", lambda *to: meanwhile.append(dvc_steps.LOCK.read_bytes()) or dump(*to))
+        graph(FIRST | {"second": {"cmd": "echo 2 > second.txt", "outs": ["second.txt"]}})
+        assert executor.run() == ["second"]
+    after = dvc_steps.LOCK.read_bytes()
+    assert meanwhile == [before, after]  # the second time for the order of its stages
     dvc_steps.LOCK.unlink()
-    executor.run()
-    assert dvc_steps.LOCK.read_text() == whole
+    with Repo(".") as repo:
+        repo.reproduce()
+    assert dvc_steps.LOCK.read_bytes() == after
