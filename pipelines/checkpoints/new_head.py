@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, PreTrainedModel
 
 from pipelines.checkpoints import loading
@@ -69,6 +70,7 @@ def _native(folder: OpenedFolder, task: Task, pooling: str | None, features: str
             if not _has_head(folder, model):
                 return model
             tuned = backbones.encoder(model)
+        config.dtype = torch.float32  # as in `loading.opened`, whatever dtype the folder has
         model = auto.from_config(config)
     except ValueError as error:
         if loading.NO_SUCH_HEAD not in str(error):

@@ -46,6 +46,7 @@ def start(source: Path, changes: dict[str, Any], auto: Any, tokenizer: Any, seed
         width, heads = config.hidden_size, config.num_attention_heads
         if heads < 1 or width % heads:
             raise ValueError(f"hidden_size {width} is not divisible by num_attention_heads {heads}")
+        config.dtype = torch.float32  # as in `loading.opened`, whatever dtype the file has
         model = auto.from_config(config)
         with torch.inference_mode():  # some sizes do not fit together; only a forward pass shows this
             backbones.encoder(model.eval())(input_ids=torch.tensor([[tokenizer.cls_id, tokenizer.sep_id]]))

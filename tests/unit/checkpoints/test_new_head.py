@@ -65,12 +65,14 @@ def test_the_old_head_is_not_kept_for_the_same_labels_either(checkout: Path) -> 
     assert not torch.equal(before.classifier.weight, after.classifier.weight)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("labels", [3, 5])
+@pytest.mark.parametrize(("labels", "dtype"), [(3, torch.float32), (5, torch.float32), (3, torch.bfloat16)])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_head_of_another_tool_is_not_kept_either(family: str, labels: int, checkout: Path) -> None:
-    """With as many labels or with others; the encoder stays, and the seed decides the head."""
+def test_the_head_of_another_tool_is_not_kept_either(
+    family: str, labels: int, dtype: torch.dtype, checkout: Path
+) -> None:
+    """With as many labels or with others; the encoder stays, and the seed decides the head. Training is in fp32."""
     folder = tiny.of_family(family, checkout / "encoder")
-    before = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=labels)
+    before = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=labels).to(dtype)
     inside = {id(p) for p in backbones.encoder(before).parameters()}
     with torch.no_grad():
         for parameter in before.parameters():
@@ -81,7 +83,8 @@ def test_the_head_of_another_tool_is_not_kept_either(family: str, labels: int, c
         torch.manual_seed(seed)
         drawn.append(new_head.for_task(folder, TASKS["single"]).state_dict())
     for name, parameter in before.named_parameters():
-        assert drawn[0][name].equal(parameter) == (id(parameter) in inside), name
+        assert drawn[0][name].dtype == torch.float32, name
+        assert drawn[0][name].equal(parameter.float()) == (id(parameter) in inside), name
         assert drawn[0][name].equal(drawn[1][name])
     assert any(not drawn[0][name].equal(tensor) for name, tensor in drawn[2].items())
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining
 
 from pipelines.checkpoints import folder as model_folder
@@ -62,6 +63,14 @@ def test_a_shape_that_makes_no_model_is_one_sentence(name: str, tmp_path: Path) 
     with pytest.raises(InputError, match=message) as refused:
         pretrained.start(tiny.shape(family, tmp_path), tiny.SMALL[family] | changes, auto, loaded, seed=1)
     assert "\n" not in str(refused.value)
+
+
+def test_a_config_of_a_model_in_half_precision_makes_one_in_fp32(tmp_path: Path) -> None:
+    shape = tmp_path / "bert.json"
+    shape.write_text(json.dumps(json.loads((tiny.SHAPES / "bert.json").read_text()) | {"torch_dtype": "bfloat16"}))
+    loaded = tokenizer.load(tiny.tokenizer(tmp_path / "tokenizer"))
+    model = pretrained.start(shape, tiny.SMALL["bert"], AutoModelForMaskedLM, loaded, seed=1)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
 def test_a_place_without_a_model_is_one_sentence(tmp_path: Path) -> None:
