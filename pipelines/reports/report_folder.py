@@ -55,6 +55,7 @@ def compared(sections: Sections) -> Records:
             "run": record["run"],
             "kind": record["how"],
             "task": record["task"],
+            "split": record["split"],
             "metric": record["metric"],
             "score": record["metrics"].get(record["metric"]),
             "interval": record.get("interval"),

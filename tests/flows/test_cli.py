@@ -1,5 +1,6 @@
 """The command line: one sentence and an exit status for what is wrong, and no edit lost."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from flows.cli import comparisons
 from flows.quickstart import quickstart
 from pipelines.core import json_file, paths
 from pipelines.core.errors import UsageError
@@ -67,6 +69,9 @@ def test_table_shows_every_run_and_what_it_took_here() -> None:
     assert [line.split()[0] for line in lines] == ["run", "other", "worse"]
     assert lines[1].split()[-2:] == ["-", "-"]
     assert lines[2].split()[-2:] == ["1.25", "12,345"]
+    runs_as_json = json.loads(bertline("table", "--json").stdout)
+    assert [(run["run"], run["split"]) for run in runs_as_json] == [("other", "test"), ("worse", "test")]
+    assert f"a list of {', '.join(runs_as_json[0])}" == comparisons.RUNS
 
 
 COMMANDS = [
