@@ -94,5 +94,5 @@ def same(before: Any, now: Any, allowed: float) -> bool:
     if isinstance(before, dict) and isinstance(now, dict):
         return before.keys() == now.keys() and all(same(before[name], now[name], allowed) for name in before)
     if isinstance(before, float) and isinstance(now, float):
-        return bool(np.isfinite(now)) and abs(before - now) <= allowed * max(1.0, abs(before))
+        return bool(np.isfinite([before, now]).all()) and abs(before - now) <= allowed * max(1.0, abs(before))
     return bool(before == now)

@@ -175,7 +175,12 @@ class ServedModel:
         except InputError:  # the request is wrong, or there are too many
             raise
         except Exception as error:  # of any type, as the runtime's own share no class
-            answered = await former.answer(columns, key)
+            try:
+                answered = await former.answer(columns, key)
+            except Exception:
+                if self.alone:
+                    raise error from None
+                raise
             self.trial.count(error)
             if self.alone:
                 raise

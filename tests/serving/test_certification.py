@@ -15,6 +15,7 @@ from pipelines.core.errors import InputError
 from pipelines.measurement import smoke_answers
 from pipelines.measurement.smoke_answers import SmokeAnswers
 from pipelines.serving import certification, limits, refused_versions, trial
+from pipelines.serving.admission import BusyError
 from pipelines.serving.certification import Conditions, RefusedError
 from pipelines.serving.model_threads import ModelThreads
 from pipelines.serving.refused_versions import RefusedVersions
@@ -61,6 +62,13 @@ def test_a_large_number_differs_by_its_share_at_most() -> None:
     for now, differs in ((before + 0.06, False), (-before, True), (before * 1.029, False), (before * 1.031, True)):
         assert bool(registered.difference([{"value": now}], exact=False)) == differs
         assert registered.difference([{"value": now}], exact=True)
+
+
+@pytest.mark.parametrize("infinite", [float("inf"), float("-inf"), float("nan")])
+def test_a_number_that_is_not_finite_equals_none(infinite: float) -> None:
+    for before, now in ((infinite, 3.0), (3.0, infinite), (infinite, infinite)):
+        assert not smoke_answers.same(before, now, smoke_answers.TOLERANCE)
+        assert not smoke_answers.same(before, now, 0.0)
 
 
 def test_smoke_answers_are_read_as_written_and_other_files_are_refused(tmp_path: Path) -> None:
@@ -164,6 +172,17 @@ def test_a_request_that_names_a_version_gets_its_error_which_counts() -> None:
         with pytest.raises(ModelError, match="the model returns NaN"):
             ask(new, 1)
     assert causes == ["failed in 3 of its first 3 requests (the model returns NaN)"]
+
+
+@pytest.mark.parametrize("other", [RuntimeError("the former one's"), BusyError(1.0)])
+def test_a_request_that_names_a_version_gets_its_error_where_the_former_one_fails_too(other: Exception) -> None:
+    new = Model(2, ModelError("the model returns NaN"))
+    new.trial = Trial(cast(Any, Model(1, other)), lambda ended, cause: pytest.fail("it goes back"))
+    new.alone = True
+    for _ in range(5):
+        with pytest.raises(ModelError, match="the model returns NaN"):
+            ask(new, 1)
+    assert new.trial.failures == 0
 
 
 def test_what_fails_in_both_versions_or_is_wrong_counts_as_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
