@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 from pipelines.core import json_file
+from pipelines.core.errors import InputError, shown
 
 FILE = "provenance.json"
 TRAINING = "training.json"
@@ -21,16 +23,34 @@ def sha256(path: Path) -> str:
 
 def digest(path: Path) -> str:
     """sha256 of an input: a file's bytes, a folder's provenance.json, or the names and bytes of a folder's files."""
-    return sha256(path / FILE) if (path / FILE).is_file() else contents(path)
+    return sha256(path / FILE) if (path / FILE).is_file() else _of_files(path)
 
 
 def contents(path: Path) -> str:
-    """sha256 of a file's bytes, or of the names and bytes of a folder's files, with or without provenance.json."""
+    """sha256 of a file's bytes, or of the names and bytes of a folder's files, with or without provenance.json.
+
+    A linked file counts by its bytes; caches of DVC and of Hugging Face's hub link files. Raises InputError for what
+    would make two different folders equal: a name with a line end, and a linked folder, whose files are not listed.
+    """
+    if path.is_dir():
+        for inner in path.rglob("*"):
+            _require_plain(path, inner)
+    return _of_files(path)
+
+
+def _of_files(path: Path) -> str:
     if path.is_file():
         return sha256(path)
     inner = sorted(p for p in path.rglob("*") if p.is_file())
     lines = (f"{sha256(p)}  {p.relative_to(path).as_posix()}\n" for p in inner)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _require_plain(folder: Path, inner: Path) -> None:
+    if any(category(character) in ("Cc", "Cs") for character in inner.name):
+        raise InputError(f"{folder}: {shown(inner.name)} has a control character in its name; rename it")
+    if inner.is_symlink() and inner.is_dir():
+        raise InputError(f"{inner}: a link to a folder, whose files no digest covers; put the folder in its place")
 
 
 def write(

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from pipelines.core import json_file
+from pipelines.core import json_file, paths
 from pipelines.core.errors import InputError, sentence
 from pipelines.inference import runtimes
 from pipelines.inference.runtimes import ALONE, ANY, CASCADE_FILE, PAIRS, Inputs
@@ -80,7 +80,9 @@ class Cascade:
 
     def __init__(self, folder: Path, threads: int = 0) -> None:
         self.composition, self.compared = Composition.read(folder), ComparedRows()
-        self.student, self.champion = (runtimes.Onnx(folder / name, threads=threads) for name in (STUDENT, CHAMPION))
+        self.student, self.champion = (
+            runtimes.Onnx(paths.below(folder, name), threads=threads) for name in (STUDENT, CHAMPION)
+        )
         self.task = self.champion.task
         if self.task.kind not in KINDS:
             raise InputError(f"{folder}: rows of kind {self.task.kind} have no margin between two labels")

@@ -1,6 +1,7 @@
 """A cascade answers each row with the bits of its student or of its champion, in any company."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,4 +140,9 @@ def test_damaged_cascades_are_refused(
     (folder / STUDENT / "model.onnx").write_bytes(b"")
     with pytest.raises(InputError, match="not an exported model"):
         Predictor.load(folder)
-    assert (folder / CHAMPION).is_dir()
+    (folder / CHAMPION).rename(folder.parent / "elsewhere")
+    (folder / CHAMPION).symlink_to(folder.parent / "elsewhere")
+    shutil.rmtree(folder / STUDENT)
+    shutil.copytree(folder / CHAMPION, folder / STUDENT)
+    with pytest.raises(InputError, match="'champion' lies outside this folder"):
+        Predictor.load(folder)
