@@ -19,6 +19,7 @@ from pipelines.text.encoding import tagging
 Outputs = list[np.ndarray]  # one array for each sequence: (C,), or (T, C) for its tokens
 LONGEST = 30  # the most tokens of an answer, as in BERT's run_squad
 BEST = 20  # how many of the likeliest first and last tokens are paired
+RULES = 1  # the number of the rules of this file; a change that gives the same outputs another score takes the next
 
 
 def labels(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) -> pa.Table:
@@ -128,6 +129,14 @@ def entities(rows: Rows, encoded: pa.RecordBatch, outputs: Outputs, task: Task) 
         scores = [float(np.mean([sure[token] for token in named])) for named in decoded.tokens]
         answers.append({"entities": decoded.entities, "score": score, "entity_scores": scores})
     return pa.Table.from_pylist(answers, schema=_fields(task))
+
+
+def rescored(kind: str, rules: int) -> bool:
+    """Return whether answers of a kind that were decoded by the rules of this number may have another `score` now.
+
+    Before 1, a span that several windows hold counted once for each.
+    """
+    return kind == "span" and rules < 1
 
 
 def _fields(task: Task) -> pa.Schema:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.core import cpu, json_file
 from pipelines.core.errors import InputError, sentence
+from pipelines.inference import decoding
 from pipelines.inference.predictor import Predictor
 
 ROWS = 8  # that are kept with a version
@@ -28,13 +29,14 @@ class SmokeAnswers:
     rows: list[dict[str, Any]]
     answers: list[dict[str, Any]]
     computed_by: str  # see `computer`
+    rules: int = 0  # decoding.RULES when they were given; older files do not have it
 
     @classmethod
     def of(cls, folder: Path, runtime: str, rows: list[dict[str, Any]]) -> "SmokeAnswers":
         """The answers of the model in `folder`."""
         predictor = Predictor.load(folder, runtime)
         answers = predictor.predict(pa.Table.from_pylist(rows)).to_pylist()
-        return cls(rows, answers, computer(predictor))
+        return cls(rows, answers, computer(predictor), decoding.RULES)
 
     @classmethod
     def read(cls, path: Path) -> "SmokeAnswers":
@@ -50,17 +52,19 @@ class SmokeAnswers:
     def write(self, path: Path) -> None:
         json_file.write(path, asdict(self))
 
-    def difference(self, answers: list[dict[str, Any]], exact: bool) -> str:
+    def difference(self, answers: list[dict[str, Any]], exact: bool, kind: str = "") -> str:
         """A sentence on the first row that is answered otherwise now; "" if there is none.
 
         Args:
             answers: the answers to the rows now.
             exact: every bit must be equal. Otherwise numbers may differ by TOLERANCE, and a label with them.
+            kind: of the rows; a score that other rules of decoding gave is not compared.
         """
         allowed = 0.0 if exact else TOLERANCE
+        rescored = decoding.rescored(kind, self.rules)
         for number, (before, now) in enumerate(zip(self.answers, answers, strict=True)):
             for name, value in before.items():
-                if name in now and same(value, now[name], allowed):
+                if name in now and (same(value, now[name], allowed) or (rescored and name == "score")):
                     continue
                 near = not exact and name == "label" and same(before.get("scores"), now.get("scores"), allowed)
                 if not near:

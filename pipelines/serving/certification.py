@@ -94,7 +94,7 @@ def _require_answers(model: ServedModel, version: registry.Version) -> list[dict
     together = _predictions(model, registered.rows)
     alone = [_predictions(model, [row])[0] for row in registered.rows]
     for answers in (together, alone):
-        if different := registered.difference(answers, exact):
+        if different := registered.difference(answers, exact, model.task.kind):
             raise InputError(different)
     return registered.rows
 

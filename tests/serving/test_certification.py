@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.core import memory
+from pipelines.core import json_file, memory
 from pipelines.core.errors import InputError
 from pipelines.measurement import smoke_answers
 from pipelines.measurement.smoke_answers import SmokeAnswers
@@ -117,6 +118,32 @@ def test_rows_longer_than_those_of_a_request_are_compared(tmp_path: Path, monkey
         monkeypatch.setattr(registry, "smoke", lambda version, path=smoke: path)
         model = certification.certified("m", version, folder, "torch", threads, None, Conditions())
         assert model.version == version
+    threads.shutdown()
+
+
+def test_scores_of_spans_by_older_rules_of_decoding_are_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that is upgraded takes the versions that it served before."""
+    folder, file = tiny.classifier(tmp_path / "model", "span"), tmp_path / "smoke.json"
+    now = SmokeAnswers.of(folder, "torch", [{"question": "犬", "context": "映画の公開日が決定"}])
+    monkeypatch.setattr(registry, "smoke", lambda version: file)
+    threads = ModelThreads(1)
+
+    def certify(changes: dict[str, Any], older: bool) -> None:
+        values = asdict(now) | {"answers": [now.answers[0] | changes]}
+        if older:
+            del values["rules"]
+        json_file.write(file, values)
+        certification.certified("m", Version("m", 2, {}), folder, "torch", threads, None, Conditions())
+
+    other = {"score": now.answers[0]["score"] + 0.5}
+    certify(other, older=True)
+    certify({}, older=False)
+    with pytest.raises(RefusedError, match="score of smoke row 0 has other numbers"):
+        certify(other, older=False)
+    with pytest.raises(RefusedError, match="best of smoke row 0 is not '狐'"):
+        certify({"best": "狐"}, older=True)
     threads.shutdown()
 
 
