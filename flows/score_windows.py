@@ -2,11 +2,12 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
-from prefect.runtime import flow_run
 
+from flows import run_times
 from flows.failure_hook import HOOKS
 from pipelines.core import params
 from pipelines.core.errors import UsageError
@@ -14,7 +15,13 @@ from pipelines.core.windows import Window, between, due
 from pipelines.entries.score import Score
 from pipelines.lifecycle import scored_windows
 
-score_one = task(cache_policy=NO_CACHE)(scored_windows.score_one)
+
+def _try_again(_task: Any, _run: Any, state: Any) -> bool:
+    """Return whether a failed window is tried again within this run; state.data is the error."""
+    return scored_windows.may_pass(state.data)
+
+
+score_one = task(cache_policy=NO_CACHE, retry_condition_fn=_try_again)(scored_windows.score_one)
 
 
 @flow(name="score-windows", timeout_seconds=6 * 3600, **HOOKS)
@@ -23,12 +30,9 @@ def score_windows(job: str) -> list[str]:
 
     Raises InputError if the file of the newest window is not there yet; prefect.yaml says when it is tried again.
     """
-    entry, now = read(job), datetime.now(UTC)
-    start = flow_run.scheduled_start_time  # of Prefect's own type
-    scheduled = datetime.fromtimestamp(start.timestamp(), UTC) if start else now
-    return scored_windows.score(
-        job, entry, due(scored_windows.first(entry), entry.catch_up, scheduled, now), 1, _score_window
-    )
+    entry = read(job)
+    windows = due(scored_windows.first(entry), entry.catch_up, run_times.scheduled(), run_times.first_start())
+    return scored_windows.score(job, entry, windows, 1, _score_window)
 
 
 @flow(name="backfill", timeout_seconds=24 * 3600, **HOOKS)

@@ -19,6 +19,10 @@ EXPERIMENT = "bertline"
 _USER_INFO = re.compile(r"(?<=://)[^/\s]+@")  # in an address, such as `user:password@`
 
 
+class StoreError(InputError):
+    """MLflow's store, or what it keeps the files in, does not answer or refuses."""
+
+
 def uri() -> str:
     """The tracking store's address. Raises InputError if this checkout's path cannot stand in one."""
     if address := os.environ.get("MLFLOW_TRACKING_URI"):
@@ -64,7 +68,7 @@ def shown() -> str:
 def connect() -> "MlflowClient":
     """Point MLflow at the store, and create the project's experiment if it is missing. Takes one request otherwise.
 
-    Raises InputError if the store does not answer, or if the one of this checkout was made in another place.
+    Raises StoreError if the store does not answer, and InputError if that of this checkout was made in another place.
     """
     import mlflow
     from mlflow.exceptions import MlflowException
@@ -127,7 +131,7 @@ def _say_less() -> None:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turn errors of MLflow and its artefact store into an InputError of one line that begins with `what`."""
+    """Turn errors of MLflow and its artefact store into a StoreError of one line that begins with `what`."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -138,4 +142,4 @@ def explained(what: str) -> Iterator[None]:
         refused = "Permission denied" in message or "error code 403" in message
         why = "this user has no permission for it" if refused else one_line(InputError(message))
         cause = error if shown() == uri() else None  # the cause may contain the password, and Prefect logs causes
-        raise InputError(f"{what} at {shown()}: {why}") from cause
+        raise StoreError(f"{what} at {shown()}: {why}") from cause

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from dvc.repo import Repo
 from prefect import flow
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows import prefect_events, retrain
+from flows import failure_hook, prefect_events, retrain
 from flows.failure_hook import HOOKS
 from flows.local.http_service import free_port
 from flows.new_data import new_data
@@ -90,6 +91,7 @@ def test_an_unreachable_webhook_does_not_hide_the_failure(
     address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    monkeypatch.setattr(failure_hook, "PAUSES", (0, 0))
     monkeypatch.setenv("BERTLINE_NOTIFY", address)
     with pytest.raises(ValueError, match="the disk is full"):
         breaks()
@@ -104,6 +106,26 @@ def test_a_failure_is_reported_without_passwords(heard: list[dict[str, str]]) ->
         breaks.with_options(name="asks")("no answer from http://me:s3cr3t@127.0.0.1:9/x")
     (message,) = heard
     assert message["text"].endswith("no answer from http://127.0.0.1:9/x")
+
+
+@pytest.mark.usefixtures("checkout")
+def test_a_notice_is_short_and_sent_again_until_it_arrives(
+    heard: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [OSError("no route"), OSError("no route")]
+    post = urllib.request.urlopen
+
+    def unreliable(*arguments: Any, **named: Any) -> Any:
+        if answers:
+            raise answers.pop()
+        return post(*arguments, **named)
+
+    monkeypatch.setattr(failure_hook, "PAUSES", (0, 0))
+    monkeypatch.setattr(urllib.request, "urlopen", unreliable)
+    with pytest.raises(ValueError, match="2026"):
+        breaks.with_options(name="long")("2026-11-01 already scored; " * 2000)
+    (notice,) = heard
+    assert len(notice["text"]) < 1300
 
 
 @pytest.fixture
