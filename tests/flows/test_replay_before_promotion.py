@@ -8,7 +8,9 @@ from typing import Any
 
 import mlflow
 import pytest
+from prefect.exceptions import ParameterTypeError
 
+from flows.promote import promote
 from pipelines.core import params, paths, tables
 from pipelines.core.errors import UsageError
 from pipelines.entries.promote import Promote
@@ -83,3 +85,7 @@ def test_more_days_than_a_calendar_has_are_refused_before_anything_is_measured(c
     )
     with pytest.raises(UsageError, match=r"promote\.tiny\.replay_days: .*36500"):
         params.entry("promote", "tiny", Promote)
+    for days in (36_501, 0):  # as `bertline trigger promote/challenger --param` could ask
+        with pytest.raises(ParameterTypeError, match="replay_days"):
+            promote.validate_parameters({"name": "tiny", "replay_days": days})
+    assert promote.validate_parameters({"name": "tiny"})["replay_days"] is None
