@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
@@ -12,6 +14,7 @@ import psutil
 from flows.local import deployments, prefect_key, prefect_registration, work_queues
 from flows.local.http_service import require_free, wait_for
 from flows.local.prefect_settings import PIDS, began, running
+from pipelines.core import stage
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
 from pipelines.tracking import store
@@ -34,6 +37,8 @@ def environment() -> dict[str, str]:
     variables.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
     # in memory a lease is lost with the server, and its slot is never free again
     variables.setdefault("PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE", LEASES)
+    # runs and their logs go 90 days after their end; by default they stay for ever
+    variables.setdefault("PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED", "true")
     return {**variables, "PREFECT_API_URL": PREFECT_API, "PWD": os.getcwd(), "PYTHONUNBUFFERED": "1"}
 
 
@@ -52,8 +57,14 @@ def _with_key(service: str) -> dict[str, str]:
 def up() -> dict[str, str]:
     """Start what is not running, wait until it answers, register the deployments; returns the addresses and files.
 
-    What it started is stopped again if it cannot start all of it.
+    What it started is stopped again if it cannot start all of it. Raises InputError while another `up` or `down` runs.
     """
+    PIDS.mkdir(parents=True, exist_ok=True)
+    with _alone():
+        return _up()
+
+
+def _up() -> dict[str, str]:
     deployed = deployments.file()  # what is wrong in params.yaml is said before anything starts
     before = {name for name in SERVICES if running(name)}
     for name, port in (("prefect", PREFECT_PORT), ("mlflow", MLFLOW_PORT)):
@@ -101,15 +112,28 @@ def _start_all(deployed: Path) -> None:
 
 
 def down() -> list[str]:
-    """Stop what `up` started, and only that; returns what was stopped."""
-    return [name for name in SERVICES if _stop(name)]
+    """Stop what `up` started, and only that; returns what was stopped. Raises InputError while `up` runs."""
+    if not PIDS.is_dir():  # no `up` ever ran here
+        return []
+    with _alone():
+        return [name for name in SERVICES if _stop(name)]
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the lock of the services: each of two `up` would start its own, and `down` would know one of them."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(stage.alone("services", "up"))
+        except InputError as error:
+            raise InputError(f"bertline up or down: {error}") from None
+        yield
 
 
 def _start(name: str, command: list[str], health: str) -> None:
     if running(name):
         say(f"{name} is already up")
         return
-    PIDS.mkdir(parents=True, exist_ok=True)
     LOGS.mkdir(parents=True, exist_ok=True)
     path = LOGS / f"{name}.log"
     if path.is_file() and path.stat().st_size > LOG_BYTES:
@@ -118,27 +142,35 @@ def _start(name: str, command: list[str], health: str) -> None:
         child = subprocess.Popen(
             command, env=_with_key(name), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
-    record = {"pid": child.pid, "began": began(child.pid), "address": health.removesuffix("/health")}
-    (PIDS / name).write_text(json.dumps(record))
     try:
+        record = {"pid": child.pid, "began": began(child.pid), "address": health.removesuffix("/health")}
+        (PIDS / name).write_text(json.dumps(record))
         if health:
             wait_for(health, START_SECONDS)
         else:
             time.sleep(3)
         if child.poll() is not None:
             raise InputError(f"{name} ended at once with status {child.returncode}; see {LOGS / name}.log")
-    except InputError:
-        _stop(name)
+    except BaseException:  # without a record `down` would not know it
+        if child.poll() is None:
+            _end(psutil.Process(child.pid))
+            child.poll()  # takes its status
+        (PIDS / name).unlink(missing_ok=True)
         raise
     say(f"{name} is up")
 
 
 def _stop(name: str) -> bool:
-    """Terminate the process and its children, then kill those that are left; False if it was not running."""
+    """End a service and remove its record; False if it was not running."""
     process = running(name)
-    if process is None:
-        (PIDS / name).unlink(missing_ok=True)
-        return False
+    if process is not None:
+        _end(process)
+    (PIDS / name).unlink(missing_ok=True)
+    return process is not None
+
+
+def _end(process: psutil.Process) -> None:
+    """Terminate the process and its children, then kill those that are left."""
     family = [process, *process.children(recursive=True)]
     for member in family:
         _signal(member, "terminate")
@@ -146,8 +178,6 @@ def _stop(name: str) -> bool:
     for member in alive:
         _signal(member, "kill")
     psutil.wait_procs(alive, STOP_SECONDS)
-    (PIDS / name).unlink(missing_ok=True)
-    return True
 
 
 def _signal(process: psutil.Process, how: str) -> None:

@@ -158,6 +158,16 @@ def test_a_lease_is_kept_as_bertline_up_keeps_it(monkeypatch: pytest.MonkeyPatch
     assert str(retries) == os.environ["PREFECT_CLIENT_MAX_RETRIES"]
 
 
+def test_ended_runs_are_removed_as_bertline_up_has_them_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"
+    value = SERVICES["prefect"]["environment"][name]
+    assert value == local_servers.environment()[name]
+    monkeypatch.setenv(name, value)
+    vacuum = prefect.settings.Settings().server.services.db_vacuum
+    assert vacuum.enabled_vacuum_types == {"events", "flow_runs", "orphans"}
+    assert vacuum.retention_period.days == 90, "docs/operating.md names it"
+
+
 @pytest.mark.parametrize("words", [words for words in OURS if words[0] in ("bertline", "mlflow")], ids=" ".join)
 def test_options_of_bertline_and_mlflow_exist(words: list[str]) -> None:
     group: Any = typer.main.get_command(cli.cli) if words[0] == "bertline" else mlflow_cli
