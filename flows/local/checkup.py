@@ -85,12 +85,14 @@ def ports() -> Iterator[Finding]:
 
 
 def started() -> Iterator[Finding]:
-    """The servers that `bertline up` started, and MLflow's server if the environment names one."""
+    """The servers and the worker that `bertline up` started, and MLflow's server if the environment names one."""
     for name, port in (("prefect", servers.PREFECT_PORT), ("mlflow", servers.MLFLOW_PORT)):
         path = "/api/health" if name == "prefect" else "/health"
         running = bool(prefect_settings.running(name))
         recorded = running or (prefect_settings.PIDS / name).is_file()
         yield diagnosis.server(name, recorded, running and answers(f"http://127.0.0.1:{port}{path}"))
+    runs = bool(prefect_settings.running("worker"))
+    yield diagnosis.worker(runs or (prefect_settings.PIDS / "worker").is_file(), runs)
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")
     if uri.startswith("http"):
         yield diagnosis.server(

@@ -163,6 +163,15 @@ def server(name: str, recorded: bool, answers: bool, mend: str = "bertline down 
     return Finding(name, "ok", "answers") if answers else Finding(name, "problem", "does not answer", mend)
 
 
+def worker(recorded: bool, runs: bool) -> Finding:
+    """Check that the worker that was started still runs: without it nothing scheduled runs, and no server says so."""
+    if not recorded:
+        return Finding("worker", "ok", "not started")
+    if runs:
+        return Finding("worker", "ok", "runs")
+    return Finding("worker", "problem", "has ended, so scheduled runs wait; see state/logs/worker.log", "bertline up")
+
+
 def encoding(names: Mapping[str, str]) -> Finding:
     """Check that file names and output are UTF-8."""
     wrong = [

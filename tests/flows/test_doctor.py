@@ -1,6 +1,7 @@
 """bertline doctor: each check fails for real, and names the command that mends it."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import ipadic
 import pytest
 
-from flows.local import checkup, diagnosis, reachable
+from flows.local import checkup, diagnosis, prefect_settings, reachable
 from flows.local.diagnosis import Finding
 from pipelines.graph import checking
 from pipelines.text import mecab
@@ -125,6 +126,19 @@ def test_a_server_that_does_not_answer_is_found() -> None:
         "problem",
         "ok",
     ]
+
+
+def test_a_worker_that_has_ended_is_found(checkout: Path) -> None:
+    def worker() -> Finding:
+        return next(finding for finding in checkup.started() if finding.check == "worker")
+
+    assert (worker().state, worker().says) == ("ok", "not started")
+    prefect_settings.PIDS.mkdir(parents=True)
+    record = {"pid": os.getpid(), "began": prefect_settings.began(os.getpid()), "address": ""}
+    (prefect_settings.PIDS / "worker").write_text(json.dumps(record))
+    assert states(worker()) == ["ok"]
+    (prefect_settings.PIDS / "worker").write_text(json.dumps(record | {"began": 0}))
+    assert (worker().state, worker().mend) == ("problem", "bertline up")
 
 
 def test_the_command_prints_a_row_each_and_fails_if_there_is_a_problem(checkout: Path) -> None:
