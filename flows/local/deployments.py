@@ -122,10 +122,22 @@ def _for_job(deployment: Deployment, job: str, entry: Score) -> Deployment:
         copy["name"] = job if name == template_job else f"{name}-{job}"
         if "description" in copy:
             copy["description"] = copy["description"].replace(f"`{template_job}`", f"`{job}`")
+    if _flow(deployment) == "score-windows" and entry.catch_up != "all":  # no later run scores what this one would
+        copy = _with_strategy(copy, "ENQUEUE")
     for schedule in copy.get("schedules", []):
         if isinstance(schedule.get("cron"), str):  # an interval or an rrule stays as it is
             schedule["cron"] = _cron(schedule["cron"], _flow(deployment), job, entry)
     return copy
+
+
+def _with_strategy(deployment: Deployment, strategy: str) -> Deployment:
+    """The deployment, if it has a limit, with what Prefect does to a run that begins while others take the limit."""
+    limit = deployment.get("concurrency_limit")
+    if isinstance(limit, int):
+        limit = {"limit": limit}
+    if not isinstance(limit, dict):
+        return deployment
+    return deployment | {"concurrency_limit": {**limit, "collision_strategy": strategy}}
 
 
 def _cron(daily: str, flow: str, job: str, entry: Score) -> str:
@@ -182,7 +194,8 @@ def _scheduled(name: str, entry: Schedule, template: list[Deployment]) -> Deploy
         copy["parameters"] = {key: value for key, value in values.items() if value}
     cron = {"cron": _meaningful(entry.cron, f"schedule.{name}"), "timezone": entry.timezone}
     copy["schedules"] = [cron] if entry.cron else []
-    return copy
+    # each run scores the whole file: more runs than one after another can do would wait for ever
+    return _with_strategy(copy, "CANCEL_NEW") if entry.flow == "score" and entry.cron else copy
 
 
 def _flow(deployment: Deployment) -> str:

@@ -281,7 +281,9 @@ def test_each_deployment_has_retries_a_time_limit_and_a_failure_hook() -> None:
         waits = json.loads(again["PREFECT_TASKS_DEFAULT_RETRY_DELAY_SECONDS"])
         assert waits == sorted(waits)
         assert len(waits) == int(again["PREFECT_TASKS_DEFAULT_RETRIES"]) > 1
-        assert deployment["concurrency_limit"] == 1
+        interchangeable = name in ("nightly", "drift", "sources")
+        limit = {"limit": 1, "collision_strategy": "CANCEL_NEW"} if interchangeable else 1
+        assert deployment["concurrency_limit"] == limit, name
     assert len(deployments) == 8
 
 

@@ -81,6 +81,25 @@ def test_a_watch_looks_after_the_scoring(scored: str, watched: str | None) -> No
     assert known["watch/drift"]["schedules"] == [{"cron": watched or "0 4 * * *"}]
 
 
+def test_a_run_is_cancelled_only_where_the_next_one_does_its_work_too() -> None:
+    jobs = {policy: {**JOB, "catch_up": policy} for policy in ("skip", "latest", "all")}
+    at = {"flow": "score", "model": "m", "source": "a", "target": "b"}
+    schedule = {
+        "mails": at | {"cron": "*/30 * * * *"},
+        "by-hand": at,
+        "m-daily": {"flow": "retrain", "cron": "0 3 * * *"},
+    }
+    known = deployed(**ENTRIES, score=jobs, watch={"skip": {}}, schedule=schedule)
+    cancelled = {"limit": 1, "collision_strategy": "CANCEL_NEW"}
+    assert {name for name, one in known.items() if one["concurrency_limit"] == cancelled} == {
+        "score-windows/all", "watch/drift-skip", "new-data/sources", "score/mails",
+    }  # fmt: skip
+    waiting = {"limit": 1, "collision_strategy": "ENQUEUE"}
+    assert known["score-windows/skip"]["concurrency_limit"] == waiting, "a window that only this run would score"
+    assert known["score-windows/latest"]["concurrency_limit"] == waiting
+    assert known["score/by-hand"]["concurrency_limit"] == known["retrain/m-daily"]["concurrency_limit"] == 1
+
+
 def test_a_job_that_is_gone_has_none_and_a_wrong_cron_is_refused() -> None:
     known = deployed(score={"mine": JOB})
     assert {"score-windows/mine", "backfill/missed-mine", "retrain/weekly"} <= set(known)

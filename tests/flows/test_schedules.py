@@ -28,6 +28,7 @@ DEPLOYMENT = {
     "entrypoint": "rests.py:rest",
     "schedules": [{"cron": "0 18 * * 0"}],
     "work_pool": {"name": "bertline"},
+    "concurrency_limit": {"limit": 1, "collision_strategy": "CANCEL_NEW"},
 }
 PULL = [{"prefect.deployments.steps.set_working_directory": {"directory": "{{ $PWD }}"}}]
 OFTEN = {"PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2"}
@@ -67,5 +68,11 @@ def test_a_cron_schedule_starts_runs(server: servers.Prefect) -> None:
     deploy = [servers.BIN / "prefect", "--no-prompt", "deploy", "--all"]
     done = subprocess.run(deploy, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    with commands.using_prefect(server.api), get_client(sync_client=True) as client:
+        deployment = client.read_deployment_by_name("rest/weekly")
+    assert deployment.global_concurrency_limit
+    assert deployment.global_concurrency_limit.limit == 1
+    assert deployment.concurrency_options
+    assert deployment.concurrency_options.collision_strategy == "CANCEL_NEW"
     servers.wait_until(lambda: len(scheduled(server)) > 1, "no run is planned")
     assert all(run["expected_start_time"][11:16] == "18:00" for run in scheduled(server))
