@@ -69,7 +69,9 @@ def _entered(
         tell(sentence, as_json)
     if not yes and sys.stdin.isatty():
         seen = _confirmed(seen, paths, text, label, f"write the entries {name} into {into}?", as_json)
-    inspection.require_prepared(seen)
+    for sentence in inspection.require_prepared(seen):
+        tell(sentence, as_json)
+        sentences.append(sentence)
     new_entries.divide(seen)
     added = new_entries.entries(name, seen, str(snapshot))
     new_entries.write(into, added)

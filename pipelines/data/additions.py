@@ -147,6 +147,8 @@ def _choose(addition: Addition, there: _There, task: Any, options: Params, findi
     file, form = addition.file, file_form.form(addition.file)
     if form["format"] not in file_form.TABLES:
         raise InputError(f"{file}: no table; CSV, TSV, JSONL, Parquet or xlsx is expected")
+    if addition.form == "tsv" and file.suffix.lower() == ".tsv":  # quotes are characters, as in the corpus
+        form = {key: value for key, value in form.items() if key != "delimiter"} | {"format": "tsv"}
     described = options.model_copy(update={"encoding": "utf-8", "delimiter": ",", "files": {"train": ""}, **form})
     fresh: dict[str, _Row] = {}
     for new in _read(file, task, described, findings):

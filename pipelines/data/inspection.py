@@ -80,22 +80,32 @@ def inspect(files: Sequence[Path], text: str = "", label: str = "") -> Seen:
     return seen
 
 
-def require_prepared(seen: Seen) -> None:
-    """Raise FindingsError for rows that `prepare` refuses with these keys, beside the broken ones that were counted."""
+def require_prepared(seen: Seen) -> list[str]:
+    """Raise FindingsError for rows that `prepare` refuses with these keys, beside the broken ones that were counted.
+
+    Where it leaves out broken rows, these are counted as such, and a line on them is returned. A label that is none is
+    refused there too: it may be that of many rows.
+    """
     options = {key: value for key, value in seen.keys.items() if key != "source"}
     params, raw = Params(**options), Path(seen.keys["source"])
     seen_already = {*seen.broken}
     task = custom.task(raw, "", params)
-    wrong: list[str] = []
+    wrong: dict[str, list[str]] = {}
     for split in params.files:
         findings = Findings([reason for reason in params.leave_out if reason != "broken"])
         deque(custom.checked(raw, task, split, params, findings), maxlen=0)
         try:
             findings.require_none()
         except FindingsError as error:
-            wrong += [sentence for sentence in error.findings if sentence not in seen_already]
-    if wrong:
-        raise FindingsError(wrong)
+            wrong[split] = [sentence for sentence in error.findings if sentence not in seen_already]
+    more = [sentence for sentences in wrong.values() for sentence in sentences]
+    unknown = {params.renamed.get(label, label) for label in seen.labels} - {*task.labels} if task.labels else set()
+    if more and ("broken" not in params.leave_out or unknown):
+        raise FindingsError(more)
+    for split, some in wrong.items():
+        seen.rows[split] -= len(some)
+    seen.broken += more
+    return [_left_out(more, "more broken rows")] if more else []
 
 
 def _table(files: Sequence[Path], keys: dict[str, Any], text: str, label: str) -> dict[str, Any]:
@@ -211,7 +221,8 @@ def _name_labels(seen: Seen) -> None:
         rename = dict(doubts.alike(seen.labels))
         for label, frequent in rename.items():
             seen.labels[frequent] += seen.labels.pop(label)
-        rename |= seen.keys.get("labels", {}).get("rename", {})
+        numbers = seen.keys.get("labels", {}).get("rename", {})
+        rename |= {cell: rename.get(name, name) for cell, name in numbers.items()}
         seen.keys["labels"] = {"names": sorted(seen.labels), **({"rename": rename} if rename else {})}
     elif seen.kind == "tagging" and seen.labels:
         seen.keys["labels"] = {"names": sorted(seen.labels)}  # those of the test too
@@ -252,12 +263,16 @@ def sentences(seen: Seen) -> list[str]:
         if places:
             report.append(f"{len(places):,} rows {what} are left out: {', '.join(places[:SHOWN])}")
     if seen.broken:
-        report.append(f"{len(seen.broken):,} broken rows are left out: {'; '.join(seen.broken[:SHOWN])}")
+        report.append(_left_out(seen.broken, "broken rows"))
     if seen.again or seen.similar:
         report.append(f"{seen.again:,} rows repeat a text, and {seen.similar:,} texts are similar to another one")
     if seen.contradictions:
         report.append(f"{len(seen.contradictions):,} texts have two labels: {', '.join(seen.contradictions[:SHOWN])}")
     return [*report, *_of_labels(seen)]
+
+
+def _left_out(broken: list[str], what: str) -> str:
+    return f"{len(broken):,} {what} are left out: {'; '.join(broken[:SHOWN])}"
 
 
 def _of_labels(seen: Seen) -> list[str]:

@@ -109,15 +109,12 @@ def _empty(file: Path) -> str:
 
 
 def _prepare(seen: Seen) -> dict[str, Any]:
-    """The keys of the corpus in the order in which a person reads them; a format that the suffix tells is left out."""
+    """The keys of the corpus in the order in which a person reads them; a format that all suffixes tell is left out."""
     keys = dict(seen.keys)
-    if keys["format"] in TABLES and keys["format"] in (Path(keys["source"]).suffix.lstrip("."), _suffix(keys)):
+    names = keys.get("files", {"train": keys["source"]}).values()
+    if keys["format"] in TABLES and {Path(name).suffix for name in names} == {f".{keys['format']}"}:
         del keys["format"]
     return {key: keys[key] for key in ORDER if key in keys}
-
-
-def _suffix(keys: Mapping[str, Any]) -> str:
-    return next((Path(name).suffix.lstrip(".") for name in keys.get("files", {}).values()), "")
 
 
 def _lines(name: str, comment: str, entry: Mapping[str, Any]) -> list[str]:

@@ -154,6 +154,17 @@ def test_other_tables_take_rows_of_a_csv(form: str) -> None:
 
 
 @pytest.mark.usefixtures("checkout")
+def test_quotes_of_a_tsv_are_characters_as_in_the_corpus() -> None:
+    rows = [f"{text}\t{label}" for text, label in tickets.texts("en", 60)]
+    Path("mine.tsv").write_text("\n".join(["text\tlabel", '"Great!"\tbug', '"An open quote\tbug', *rows, ""]))
+    entry("mine.tsv")
+    Path("march.tsv").write_text('text\tlabel\n"Great!"\tbug\n"A sum of 7"\tbilling\n')
+    output = added("march.tsv")
+    assert "march.tsv: 1 rows repeat a text, and are left out: line 2" in output
+    assert Path("mine.tsv").read_text().endswith('\n"A sum of 7"\tbilling\n')
+
+
+@pytest.mark.usefixtures("checkout")
 def test_what_takes_no_rows_says_so() -> None:
     table("mine.csv", [("text", "label"), *tickets.texts("en", 60)])
     Path("march.xlsx").write_bytes(b"PK")

@@ -218,6 +218,18 @@ def test_files_that_say_their_splits_are_taken_together(place: Path) -> None:
     assert tables.read(paths.rows("pairs") / "test.parquet").num_rows == 10
 
 
+@pytest.mark.parametrize(("name", "delimiter"), [("test.tsv", "\t"), ("test.txt", ",")])
+def test_a_format_that_one_of_the_suffixes_does_not_tell_is_written(name: str, delimiter: str, place: Path) -> None:
+    Path("my").mkdir()
+    for file, count in (("train.csv", 40), (name, 10)):
+        lines = (f'"so ""{word}"" {i}"{delimiter}{word}' for i in range(count // 2) for word in ("good", "bad"))
+        Path("my", file).write_text("\n".join([f"text{delimiter}label", *lines, ""]))
+    new("my/train.csv", f"my/{name}", "notes")
+    assert yaml.safe_load(Path("params.yaml").read_text())["prepare"]["notes"]["format"] == "csv"
+    prepare.main("notes")
+    assert tables.read(paths.rows("notes") / "test.parquet")["text"].to_pylist()[:2] == ['so "good" 0', 'so "bad" 0']
+
+
 def test_a_dev_file_without_a_test_is_the_test(place: Path) -> None:
     for split, count in (("train", 40), ("dev", 10)):
         lines = (f"{word} {i}{split},{word}" for i in range(count // 2) for word in ("good", "bad"))

@@ -50,6 +50,17 @@ def test_truth_values_and_decimals_are_labels_in_every_form(
     assert not [line for line in inspection.sentences(seen) if "become one" in line]
 
 
+def test_a_truth_value_takes_the_name_of_the_text_that_it_is_like(checkout: Path) -> None:
+    labels = [True, "true", "true", False, "no"] * 6
+    records = [{"text": f"word {i * i}", "label": label} for i, label in enumerate(labels)]
+    Path("a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    seen = inspection.inspect([Path("a.jsonl")])
+    inspection.require_prepared(seen)
+    names, rename = ["False", "no", "true"], {"True": "true", "False": "False"}
+    assert (seen.keys["labels"], seen.broken) == ({"names": names, "rename": rename}, [])
+    assert len(rows_of(seen)) == len(labels)
+
+
 @pytest.mark.parametrize("at", [0, 3])
 def test_a_json_record_without_a_label_has_none_whichever_it_is(at: int, checkout: Path) -> None:
     records = [{"text": f"word {i * i}", **({"label": "ab"[i % 2]} if i != at else {})} for i in range(10)]
@@ -154,6 +165,21 @@ def test_new_refuses_what_prepare_would_refuse(checkout: Path) -> None:
     Path("a.json").write_text(json.dumps({"data": [{"paragraphs": [questions, questions]}]}))
     with pytest.raises(InputError, match=r"a\.json: id 7: the id '7' occurs twice"):
         inspection.require_prepared(inspection.inspect([Path("a.json")]))
+
+
+def test_broken_rows_that_only_prepare_meets_are_counted_and_left_out(checkout: Path) -> None:
+    file = choices([0, 1, 2, 3] * 5)
+    with file.open("a") as out:
+        out.write(json.dumps({"text": "odd", "choices": ["a", "b"], "label": 1}) + "\n")
+    seen = inspection.inspect([file])
+    (line,) = inspection.require_prepared(seen)
+    assert line == "1 more broken rows are left out: a.jsonl: line 22: 2 choices; the task has 4"
+    assert (seen.rows["train"], len(seen.broken), len(rows_of(seen))) == (20, 2, 20)
+    assert inspection.require_prepared(seen) == []
+    with file.open("a") as out:
+        out.write(json.dumps({"text": "odd too", "choices": ["a", "b", "c", "d"], "label": 4}) + "\n")
+    with pytest.raises(FindingsError, match="no label '4'"):
+        inspection.require_prepared(inspection.inspect([file]))
 
 
 def test_a_label_of_the_test_alone_is_a_label(checkout: Path) -> None:
