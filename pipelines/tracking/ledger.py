@@ -32,13 +32,14 @@ TRIES = 100  # to set the alias while others promote
 def read(name: str) -> State:
     """The state of the ledger of `name`; empty if there is no ledger yet.
 
-    The state's `damage` also reports if the last event that this checkout has read before has changed.
+    The state's `damage` also reports the first event that has changed since this checkout has read it.
     """
     client, known = store.connect(), ledger_cache.events(_cache(name))
     with store.explained(f"{name}: the ledger cannot be read"):
         noted = _noted(client, name)  # read before the events, as another event may be written meanwhile
         state = ledger_events.replay(_fetch(client, name))
-    more = [_not_as_before(known[-1])] if known and known[-1] not in state.kept else []
+    now = set(state.kept)
+    more = [_not_as_before(event) for event in known if event not in now][:1]
     more += [gone] if (gone := ledger_events.missing(state.kept, noted)) else []
     return replace(state, damage=(*state.damage, *more))
 
@@ -135,7 +136,8 @@ def append(
     user owns `name`.
     """
     after = (*known.last, actor(), reason, verdict or {}, content or {})
-    event = Event(uuid.uuid4().hex, action, version, known.champion, *after, removed=tuple(removed))
+    seen = ledger_events.end(known.kept)
+    event = Event(uuid.uuid4().hex, action, version, known.champion, *after, removed=tuple(removed), seen=seen)
     client = store.connect()
     with store.explained(f"{name}: {event.name()} was not recorded"):
         if not create(client, name):

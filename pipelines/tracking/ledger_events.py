@@ -35,6 +35,8 @@ class Event:
     # the versions that `bertline prune` removes after this event: a rollback to the champion itself, which changes
     # nothing, also for readers that know no removals
     removed: tuple[Number, ...] = ()
+    # the last entry that the writer had read, as `end` has it, also of those that do not count; "" before 2026-11-29
+    seen: str = ""
 
     def name(self) -> str:
         """The action and the versions that it is about, in words."""
@@ -160,6 +162,7 @@ class _Replay:
     ids: set[str] = field(default_factory=set)
     last: int = 0  # the number of the last event that counts
     expected: int = 1
+    ends: dict[str, str] = field(default_factory=dict)  # number -> number and digest, of every entry that is an event
 
     def add(self, record: Kept) -> None:
         number, at_ms, text = record
@@ -170,6 +173,8 @@ class _Replay:
         except ValidationError:
             self.damage.append(f"event {number} was changed: it is no longer an event")
             return
+        self._compare(event, number)
+        self.ends[str(number)] = end([record])
         earliest_ms = self.counted[self.last].at_ms if self.counted else 0
         entry = Entry(number, max(at_ms, earliest_ms), event, digest(text))
         if event.served:
@@ -182,11 +187,21 @@ class _Replay:
         else:
             self._count(entry)
 
+    def _compare(self, event: Event, number: int) -> None:
+        """Report the entry that the event's writer had read last if it is another one now."""
+        seen = event.seen.partition(" ")[0]
+        if self.ends.get(seen, event.seen) != event.seen:
+            self._report(f"event {seen} was changed after event {number} named it")
+
+    def _report(self, damage: str) -> None:
+        if damage not in self.damage:
+            self.damage.append(damage)
+
     def _count(self, entry: Entry) -> None:
         event = entry.event
         self.ids.add(event.id)
         if event.after in self.counted and self.counted[event.after].digest != event.digest:
-            self.damage.append(f"event {event.after} was changed after event {entry.number} named it")
+            self._report(f"event {event.after} was changed after event {entry.number} named it")
         self.counted[entry.number], self.last = entry, entry.number
         champions = _champions(self.champions, event)
         if event.removed and champions == self.champions:

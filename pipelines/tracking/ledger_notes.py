@@ -4,7 +4,7 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
-from pipelines.tracking import ledger, store
+from pipelines.tracking import ledger, ledger_events, store
 from pipelines.tracking.ledger_events import SUFFIX, TAG, Event
 
 
@@ -14,7 +14,8 @@ def add(name: str, event: Event, served: dict[str, Any]) -> None:
     Raises InputError if the server refuses it.
     """
     about = {"event": event.id, **served}
-    note = replace(event, id=uuid.uuid4().hex, actor=ledger.actor(), verdict={}, content={}, served=about)
+    seen = ledger_events.end(ledger.read(name).kept)
+    note = replace(event, id=uuid.uuid4().hex, actor=ledger.actor(), verdict={}, content={}, served=about, seen=seen)
     client = store.connect()
     with store.explained(f"{name}: how the service took up version {event.version} was not recorded"):
         source = f"models:/{name}/{event.version}"

@@ -14,7 +14,8 @@ from flows import promote as flow
 from flows.rollback import rollback
 from pipelines.core.errors import InputError
 from pipelines.lifecycle import history, promotion
-from pipelines.tracking import ledger, registry, store, version_tags
+from pipelines.tracking import ledger, ledger_events, ledger_notes, registry, store, version_tags
+from pipelines.tracking.ledger_events import Event
 from tests.support import ledgers
 
 PARAMS = """
@@ -107,6 +108,20 @@ def test_an_alias_of_a_never_promoted_model_is_left_alone(client: MlflowClient) 
     assert ledgers.alias() == 3
     with pytest.raises(InputError, match=r"no registered model 'n'.*; there are: m$"):
         history.history("n")
+
+
+def test_a_note_that_became_a_promotion_is_noticed(client: MlflowClient) -> None:
+    promote(1, 2)
+    ledger_notes.add("m", ledger.read("m").entries[-1].event, {"summary": "took it up"})
+    noted, after = ledger.read("m"), ledger.read("m").last
+    assert noted.notes[0].event.seen == ledger_events.end(noted.kept[:2])
+    older = Event("older", "promote", 3, 2, *after, "me", "by a release that names no last entry")
+    client.create_model_version("m.ledger", "models:/m/3", tags={"event": older.text()})
+    ledger.note_end(client, "m", ledger.read("m").kept)
+    assert ledger.champion("m") == 3  # read here
+    forged = Event("forged", "promote", 4, 2, *after, "me", "never happened")
+    client.set_model_version_tag("m.ledger", "3", "event", forged.text())
+    assert history.history("m")["damage"] == ["event 3 was changed or removed after it was read here"]
 
 
 @pytest.mark.parametrize("harm", ["changed", "deleted"])

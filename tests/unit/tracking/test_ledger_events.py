@@ -12,7 +12,9 @@ from pipelines.tracking.ledger_events import Event, Kept, State
 
 def event(known: State, version: int, action: ledger_events.Action = "promote", name: str = "") -> Event:
     after, digest = known.last
-    return Event(name or f"{after}-{version}", action, version, known.champion, after, digest, "me", "a test")
+    seen = ledger_events.end(known.kept)
+    name = name or f"{after}-{version}"
+    return Event(name, action, version, known.champion, after, digest, "me", "a test", seen=seen)
 
 
 def written(*versions: int) -> list[Kept]:
@@ -100,6 +102,25 @@ def test_changed_or_removed_events_are_noticed() -> None:
     broken = ledger_events.replay([rows[0], Kept(2, 2000, "{}"), rows[2]])
     assert broken.damage == ("event 2 was changed: it is no longer an event",)
     assert broken.champion == 3
+
+
+def test_a_changed_note_or_overtaken_event_is_noticed() -> None:
+    rows = written(1, 2)
+    known = ledger_events.replay(rows)
+    about = known.entries[-1].event
+    note = replace(about, id="a note", served={"event": about.id}, seen=ledger_events.end(rows))
+    rows += [Kept(3, 3000, note.text()), Kept(4, 3000, event(known, 3).text()), Kept(5, 3000, event(known, 4).text())]
+    rows.append(Kept(6, 4000, event(ledger_events.replay(rows), 5).text()))
+    state = ledger_events.replay(rows)
+    assert (state.champions, [entry.number for entry in state.overtaken], state.damage) == ((1, 2, 3, 5), [5], ())
+    forged = event(known, 9, name="forged").text()
+    changed = ledger_events.replay([*rows[:4], Kept(5, 3000, forged), *rows[5:]])
+    assert changed.damage == ("event 5 was changed after event 6 named it",)
+    later = [*rows[:3], Kept(4, 4000, event(ledger_events.replay(rows[:3]), 3).text())]
+    changed = ledger_events.replay([*rows[:2], Kept(3, 3000, forged), later[3]])
+    assert (changed.champion, changed.damage) == (9, ("event 3 was changed after event 4 named it",))
+    odd = replace(event(ledger_events.replay(rows), 6), seen="no number")
+    assert ledger_events.replay([*rows, Kept(7, 5000, odd.text())]).damage == ()
 
 
 def test_a_clock_that_is_set_back_does_not_change_the_order() -> None:
