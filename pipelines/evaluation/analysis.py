@@ -12,7 +12,7 @@ from pipelines.core.errors import UsageError
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.evaluation import significance
-from pipelines.evaluation.prediction_scores import joined, metric_of_rows
+from pipelines.evaluation.prediction_scores import best_of_rows, joined, metric_of_rows
 from pipelines.evaluation.significance import OfRows
 
 BINS = 15  # of confidence, as in Guo et al. 2017
@@ -45,9 +45,13 @@ def analysis(
 def slices(
     value: OfRows, rows: pa.Table, task: Task, patterns: Mapping[str, str], inputs: Iterable[pa.RecordBatch]
 ) -> list[dict[str, Any]]:
-    """{"slice": name, "rows": count, "score": number} for each slice of the kind and each slice from `patterns`."""
+    """{"slice": name, "rows": count, "score": number} for each slice of the kind and each slice from `patterns`.
+
+    The score is None where right answers would have 0, so that it says nothing about the model.
+    """
+    best = best_of_rows(rows, task)
     return [
-        {"slice": name, "rows": len(chosen), "score": value(chosen)}
+        {"slice": name, "rows": len(chosen), "score": value(chosen) if best(chosen) > 0 else None}
         for name, chosen in rows_of_slices(rows, task, patterns, inputs).items()
     ]
 

@@ -90,6 +90,22 @@ def metric_of_rows(rows: pa.Table, predictions: pa.Table, task: Task) -> OfRows:
     return lambda chosen: metric(gold_ids[chosen], predicted_ids[chosen], classes)
 
 
+def best_of_rows(rows: pa.Table, task: Task) -> OfRows:
+    """The metric of right answers as a function of row numbers.
+
+    It is 0 where no answer could score more: Matthews' correlation of rows with one label, F1 of rows without the
+    positive label, a correlation with equal numbers.
+    """
+    if task.kind == "regression":
+        numbers, correlate = rows.column("label").to_numpy(), correlation.CORRELATIONS[task.metric]
+        return lambda chosen: correlate(numbers[chosen], numbers[chosen])
+    if task.kind in ("span", "tagging"):
+        return lambda chosen: 1.0
+    gold = pc.index_in(rows.column("label"), value_set=pa.array(task.labels, pa.string())).to_numpy().astype(np.int64)
+    metric, classes = (metrics.METRICS | metrics.BINARY)[task.metric], len(task.labels)
+    return lambda chosen: metric(gold[chosen], gold[chosen], classes)
+
+
 def _of_entities(counts: np.ndarray, name: str) -> float:
     """The ratio `name` of some rows' counts, (N, 3); where none has a gold entity, the share without a predicted one.
 

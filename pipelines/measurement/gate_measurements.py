@@ -49,7 +49,7 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
         p95_ms=latency["p95"],
         size_bytes=sum(file.stat().st_size for end in ("safetensors", "onnx") for file in folder.rglob(f"*.{end}")),
         classes=_classes(targets, predictions, judged),
-        slices={row["slice"]: row["score"] for row in slices},
+        slices={row["slice"]: row["score"] or 0.0 for row in slices},  # one without a score has 0
         behaviour=checks,
         approved=approved,
         digest=digest,

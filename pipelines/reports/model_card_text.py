@@ -125,7 +125,8 @@ def _scores(facts: Facts) -> Iterator[str]:
         keys = ("precision", "recall", "f1")
         rows = [(_cell(name), *(_number(numbers[key]) for key in keys)) for name, numbers in classes.items()]
         yield pipes([("label", *keys), *rows], text=1)
-    if weak := [part for part in scored.get("slices", ()) if part["score"] < scored["interval"][0]]:
+    measured = [part for part in scored.get("slices", ()) if part["score"] is not None]
+    if weak := [part for part in measured if part["score"] < scored["interval"][0]]:
         yield "Slices that score below that interval:\n"
         rows = [(_cell(part["slice"]), f"{part['rows']:,}", _number(part["score"])) for part in weak]
         yield pipes([("slice", "rows", metric), *rows], text=1)

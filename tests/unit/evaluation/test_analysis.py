@@ -128,6 +128,26 @@ def test_right_answers_score_1_in_every_slice_and_sample_without_rare_labels() -
     assert report["interval"] == [1.0, 1.0]
 
 
+@pytest.mark.parametrize("metric", ["matthews", "f1", "macro_f1", "accuracy"])
+def test_a_slice_that_right_answers_score_0_has_no_score(metric: str) -> None:
+    gold = ["ab"[len(text) > 6] for text in TEXTS]
+    rows = pa.table({"id": IDS, "text": TEXTS, "label": gold})
+    rest = {"score": [1.0] * COUNT, "scores": [[0.5, 0.5]] * COUNT}
+    task, answers = Task("s", "single", ("a", "b"), metric), table({"id": IDS, "label": gold, **rest}, "single")
+    patterns = {"only a": "^x{1,6}$", "only b": "x{7}", "both": "x"}
+    scores = {part["slice"]: part["score"] for part in analysed(rows, answers, task, patterns)["slices"]}
+    expected = {"matthews": (None, None, 1.0), "f1": (None, 1.0, 1.0)}.get(metric, (1.0, 1.0, 1.0))
+    assert tuple(scores[name] for name in patterns) == pytest.approx(expected)
+
+
+def test_a_slice_of_equal_numbers_has_no_score() -> None:
+    task, rows, answers = CASES["regression"]
+    slices = analysed(rows.set_column(3, "label", pa.array([1.0, 2.0] * 30)), answers, task, {"even": "^x{3}\n"})
+    assert [part["score"] for part in slices["slices"]][-1] is not None
+    slices = analysed(rows.set_column(3, "label", pa.array([1.0] * 59 + [2.0])), answers, task, {"short": "^x{3}\n"})
+    assert [part["score"] for part in slices["slices"]][-1] is None
+
+
 def test_tags_of_rows_without_an_entity_score_the_share_where_none_is_named() -> None:
     task, rows, answers = CASES["tagging"]
     no_entity = [i for i in range(COUNT) if i % 4 == 0]

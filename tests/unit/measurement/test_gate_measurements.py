@@ -1,14 +1,17 @@
-"""How the gate compares two versions' latency."""
+"""How the gate compares two versions' latency, and measures one."""
 
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.core import paths
 from pipelines.entries.evaluate import Evaluate
 from pipelines.measurement import gate_measurements, interleaved
 from pipelines.measurement.interleaved import Compared, Cost
+from tests.support import tiny
 
 
 def test_both_models_are_measured_in_turn_and_the_champion_is_the_reference(
@@ -29,3 +32,15 @@ def test_both_models_are_measured_in_turn_and_the_champion_is_the_reference(
     assert ratio == 2
     folders = [("champion", Path("old")), ("challenger", Path("new"))]
     assert comparisons == [(folders, paths.rows("rows") / "dev.parquet", 3)]
+
+
+def test_a_slice_without_a_score_has_0_in_the_gate(checkout: Path) -> None:
+    """Matthews' correlation of rows with one label says nothing about the model."""
+    folder, rows = tiny.classifier(checkout / "model"), paths.rows("rows")
+    rows.mkdir(parents=True)
+    tiny.of_kind("single").with_(metric="matthews").save(rows)
+    labels = [tiny.LABELS[i % 2] for i in range(8)]
+    texts = [f"{label} {i}" for i, label in enumerate(labels)]
+    pq.write_table(pa.table({"id": [*"abcdefgh"], "text": texts, "label": labels}), rows / "dev.parquet")
+    entry = Evaluate(task="rows", split="dev", slices={"one label": f"^{tiny.LABELS[0]}"})
+    assert gate_measurements.measure(folder, entry, approved=False).slices["one label"] == 0
