@@ -1,6 +1,7 @@
 """retrain: run the graph, log an MLflow run for each stage that ran, register the new model as challenger."""
 
 import os
+from contextlib import suppress
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
@@ -12,7 +13,7 @@ from pipelines.core import params, stage
 from pipelines.entries.promote import Promote
 from pipelines.graph import checking, dvc_steps, executor
 from pipelines.lifecycle import registration
-from pipelines.tracking import ledger, registry
+from pipelines.tracking import ledger, registry, store
 
 log_runs = task(cache_policy=NO_CACHE, retries=0)(registration.log_runs)
 register = task(cache_policy=NO_CACHE)(registration.register)
@@ -30,6 +31,8 @@ def retrain(names: list[str] | None = None, ran: list[str] | None = None) -> lis
     for name in chosen:  # a name that is none is refused before anything runs for hours
         params.entry("promote", name, Promote)
     checked, commit = checking.check(), os.environ.get("BERTLINE_COMMIT", "")
+    with suppress(store.StoreError):  # one that does not answer may do so when all is trained
+        store.connect()
     # whoever changed an artefact now would have it registered with the md5 of another
     with stage.alone(*dvc_steps.WORKSPACE):
         stages_run = executor.run(registration.needed(chosen), board=TaskRuns(), held=True)

@@ -2,13 +2,13 @@
 
 import logging
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from pipelines.core import addresses
 from pipelines.core.errors import InputError, one_line
 
 if TYPE_CHECKING:  # `bertline up` and `down` need only the address, and importing MLflow takes seconds
@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # `bertline up` and `down` need only the address, and importi
 
 HOME = Path("state/mlflow")
 EXPERIMENT = "bertline"
-_USER_INFO = re.compile(r"(?<=://)[^/\s]+@")  # in an address, such as `user:password@`
 
 
 class StoreError(InputError):
@@ -57,7 +56,7 @@ def existing() -> "MlflowClient":
 
 def without_passwords(text: str) -> str:
     """`text` without the user names and passwords in its addresses."""
-    return _USER_INFO.sub("", text)
+    return addresses.without_passwords(text, os.environ.get("MLFLOW_TRACKING_URI", ""))
 
 
 def shown() -> str:
@@ -101,13 +100,18 @@ def _require_made_here(location: str) -> None:
     """
     parts = urlsplit(location)
     artifacts = Path(unquote(parts.path))
-    if parts.scheme != "file" or artifacts.resolve() == (HOME / "artifacts").resolve():
+    made, database = artifacts.parent, artifacts.with_name("mlflow.db")
+    mounted = made.is_dir() and made.samefile(HOME)  # the same folder by another name that is no link
+    if parts.scheme != "file" or mounted or artifacts.resolve() == (HOME / "artifacts").resolve():
         return
-    database = artifacts.with_name("mlflow.db")
-    way = f"set MLFLOW_TRACKING_URI=sqlite:///{database} to use it" if database.is_file() else "move this checkout back"
+    if database.is_file():
+        raise InputError(
+            f"{HOME}: this registry was made in {made}, and its files are there; set "
+            f"MLFLOW_TRACKING_URI=sqlite:///{database} to use it, or remove {HOME} here to begin a new one"
+        )
     raise InputError(
-        f"{HOME}: this registry was made in {artifacts.parent}, and its files are there; {way}, or remove {HOME} here "
-        "to begin a new one"
+        f"{HOME}: its database names files in {made}, where no registry is; move this checkout back to that place, or "
+        f"mount it there. Whoever removes {HOME} instead loses all versions and their history"
     )
 
 

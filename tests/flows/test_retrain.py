@@ -20,7 +20,7 @@ from pipelines.graph import executor, lockfile
 from pipelines.inference.predictor import Predictor
 from pipelines.lifecycle import registration
 from pipelines.tracking import registry, runs, store
-from tests.support import tiny
+from tests.support import stores, tiny
 from tests.support.places import ROOT
 
 STAGES = {
@@ -118,6 +118,17 @@ def another_run() -> str:
 def test_an_unknown_name_is_refused_before_anything_runs() -> None:
     with pytest.raises(UsageError, match=r"no entry 'tinny' \(did you mean 'tiny'"):
         retrain.retrain(["tinny"])
+    assert not lockfile.LOCK.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("graph")
+def test_a_copied_checkout_is_refused_before_anything_runs(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = stores.place_in(checkout)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    mlflow.MlflowClient(f"sqlite:///{database}").create_experiment(store.EXPERIMENT, "file:///elsewhere/artifacts")
+    with pytest.raises(InputError, match="its database names files in /elsewhere"):
+        retrain.retrain(["tiny"])
     assert not lockfile.LOCK.exists()
 
 

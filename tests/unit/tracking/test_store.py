@@ -64,8 +64,24 @@ def test_a_copied_or_moved_checkout_does_not_use_the_files_of_the_other_place(
     mlflow.set_tracking_uri(None)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     shutil.rmtree(first)
-    with pytest.raises(InputError, match=f"made in {made}, .*; move this checkout back, or remove state/mlflow here"):
+    with pytest.raises(
+        InputError, match=f"files in {made}, where no registry is; move this checkout back .* loses all"
+    ):
         store.connect()
+    mlflow.set_tracking_uri(None)
+
+
+def test_a_checkout_that_is_mounted_in_a_second_place_uses_its_files(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores.place_in(checkout)
+    store.connect()
+    mlflow.set_tracking_uri(None)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    mounted = checkout.with_name("mounted")  # a mount needs rights that a test lacks; a link alone would be resolved
+    mounted.symlink_to(checkout)
+    monkeypatch.setattr(Path, "resolve", lambda path: mounted / path)
+    store.connect()
     mlflow.set_tracking_uri(None)
 
 
