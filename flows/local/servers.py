@@ -43,9 +43,12 @@ def environment() -> dict[str, str]:
 
 
 def _with_key(service: str) -> dict[str, str]:
-    """The environment of a service, with the key of Prefect's server for those that need it."""
+    """The environment of a service, with the key of Prefect's server for those that need it.
+
+    MLflow's server has its store's address from there: every user of the machine can read the arguments of a command.
+    """
     if service == "mlflow":
-        return environment()
+        return environment() | {"MLFLOW_BACKEND_STORE_URI": store.uri()}
     key = prefect_key.read_or_make()
     variables = environment() | {"PREFECT_API_AUTH_STRING": key}
     if service == "prefect":  # pages of no other origin may read what it answers
@@ -105,8 +108,8 @@ def _start_all(deployed: Path) -> None:
     address = ["--host", "127.0.0.1", "--port"]
     uvicorn = [sys.executable, "-m", "uvicorn", "--factory", "flows.local.prefect_server:app"]
     _start("prefect", [*uvicorn, *address, str(PREFECT_PORT)], f"{PREFECT_API}/health")
-    served = ["--backend-store-uri", store.uri(), "--workers", "1"]
-    _start("mlflow", [mlflow, "server", *served, *address, str(MLFLOW_PORT)], f"http://127.0.0.1:{MLFLOW_PORT}/health")
+    served = [mlflow, "server", "--workers", "1", *address, str(MLFLOW_PORT)]
+    _start("mlflow", served, f"http://127.0.0.1:{MLFLOW_PORT}/health")
     prefect_registration.register(deployed, _with_key("deploy"))
     _start("worker", [prefect, "worker", "start", "--pool", work_queues.POOL], "")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from pipelines.core import addresses
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.progress import say
 from pipelines.serving import certificates, listeners, ray_proxy
@@ -32,7 +33,7 @@ def started(host: str, port: int, certificate: Certificate | None = None) -> Ite
     """
     os.environ.setdefault(*READY)  # Serve's controller inherits it from the Ray that is started here
     environment = workers.runtime_environment()
-    if store.uri() == store.shown():  # replicas run in another folder; they inherit an address that has a password
+    if addresses.may_be_sent(store.uri()):  # replicas run in another folder; they inherit one with a password
         environment["env_vars"].setdefault("MLFLOW_TRACKING_URI", store.uri())
     workers.settle()  # before Ray is imported
     with ExitStack() as ended:

@@ -8,12 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import secret_file
+from pipelines.core import addresses, secret_file
 from pipelines.core.errors import InputError, one_line
 
 # "0" makes Ray's processes listen on 127.0.0.1 only; the name lists the systems where that is Ray's default
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-# variables that the nodes of a cluster get; an address that contains a password is left out
+# variables that the nodes of a cluster get; an address that may contain a password is left out
 PASSED = ("BERTLINE_QUIET", "BERTLINE_MIRROR", "BERTLINE_OFFLINE", "BERTLINE_STRICT", "MLFLOW_TRACKING_URI")
 PATIENCE_SECONDS = 5  # to connect to the head of a cluster
 TOKEN = Path(".ray/auth_token")  # in the home folder; whoever reads it can run code in the Rays of this user
@@ -106,7 +106,8 @@ def runtime_environment() -> dict[str, Any]:
     """
     here = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
     names = () if address() == "local" else PASSED
-    passed = {name: os.environ[name] for name in names if "@" not in os.environ.get(name, "@")}
+    values = {name: os.environ[name] for name in names if name in os.environ}
+    passed = {name: value for name, value in values.items() if "@" not in value and addresses.may_be_sent(value)}
     return {"env_vars": {**passed, "PYTHONPATH": here}, "worker_process_setup_hook": begin}
 
 

@@ -195,6 +195,17 @@ def test_the_key_is_made_once_and_refused_where_others_may_read_it(checkout: Pat
         prefect_key.read_or_make()
 
 
+def test_no_command_line_has_the_stores_address(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me:planted@127.0.0.1:9/x")
+    commands: dict[str, list[str]] = {}
+    monkeypatch.setattr(local_servers, "_start", lambda name, command, health: commands.update({name: command}))
+    monkeypatch.setattr(local_servers.prefect_registration, "register", lambda deployed, environment: None)
+    local_servers._start_all(Path("prefect.yaml"))
+    assert "mlflow" in commands
+    assert "planted" not in str(commands)
+    assert local_servers._with_key("mlflow")["MLFLOW_BACKEND_STORE_URI"] == os.environ["MLFLOW_TRACKING_URI"]
+
+
 def test_no_other_server_is_given_the_key(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prefect_key.read_or_make()
     prefect_settings.PIDS.mkdir()

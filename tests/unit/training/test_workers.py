@@ -83,6 +83,8 @@ def test_no_secret_is_in_what_ray_logs(cluster: str, monkeypatch: pytest.MonkeyP
     environment = workers.runtime_environment()["env_vars"]
     assert "planted" not in str(environment)
     assert environment.get("BERTLINE_OFFLINE") == ("1" if cluster else None)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://127.0.0.1:9/x?user=me&password=planted-6")
+    assert "planted" not in str(workers.runtime_environment()["env_vars"])
 
 
 PLANTED = """
