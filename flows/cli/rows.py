@@ -150,14 +150,14 @@ def backfill(
 
 
 @cli.command(**listed(LOOK_AFTER, "bertline watch nightly"))
-def watch(job: Job, as_json: Annotated[bool, json_with("job, windows, alarm, rule, page")] = False) -> None:
+def watch(job: Job, as_json: Annotated[bool, json_with("job, windows, alarm, rule, removed, page")] = False) -> None:
     """Print whether the scored windows of a job drift from what its model was trained on."""
     prefect_settings.before_a_flow([job], "watch")
     from flows.watch import watch as run
     from pipelines.lifecycle import window_drift
 
     watched = run(job)
-    answer = {name: getattr(watched, name) for name in ("job", "windows", "alarm", "rule")} | {
+    answer = {name: getattr(watched, name) for name in ("job", "windows", "alarm", "rule", "removed")} | {
         "page": str(watched.page)
     }
     print_answer(answer, as_json, lambda _: window_drift.plain(watched))

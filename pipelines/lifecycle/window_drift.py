@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from pipelines.core import paths, tables
-from pipelines.core.errors import InputError, shown
+from pipelines.core import paths, provenance, tables
+from pipelines.core.errors import InputError, listed, shown
 from pipelines.core.windows import Window, between
 from pipelines.entries.score import Score
 from pipelines.entries.watch import Watch
@@ -17,12 +18,14 @@ from pipelines.evaluation import drift
 from pipelines.lifecycle import scored_windows
 from pipelines.measurement import drift_profile
 from pipelines.reports import drift_page
+from pipelines.scoring import batch_scoring
 from pipelines.tracking import registry
 
 Lines = list[dict[str, Any]]  # one for each statistic of a window
 # (the file to keep the lines in, job, rules, the window's name, its scored file) -> the lines
 Measure = Callable[[Path, Score, Watch, str, Path], Lines]
-OF = b"bertline.drift"  # in a kept file's metadata: of which scored file its numbers are
+# in a kept file's metadata: of which scored file its numbers are, by size and time, and by content
+OF, CONTENT = b"bertline.drift", b"bertline.drift.content"
 SCHEMA = pa.schema(
     [
         pa.field("window", pa.string()),
@@ -44,6 +47,7 @@ class Watched:
     alarm: bool
     rule: str
     page: Path
+    removed: int = 0  # windows that are not measured: the version that scored them was removed
 
     def drifted(self, window: str) -> list[str]:
         """The statistics of a window that drifted."""
@@ -54,25 +58,18 @@ def watch(job: str, entry: Score, rules: Watch, measure_window: Measure, tell: C
     """Measure the scored windows of a job that were not measured yet.
 
     The numbers of each window stay in artifacts/drift/JOB, beside a page with a plot of them. A window that cannot be
-    measured does not stop the others: they decide on the alarm, and then InputError names the failed windows.
+    measured does not stop the others: they decide on the alarm, and then InputError names the failed windows. Windows
+    of versions that were removed are counted.
 
     Args:
         measure_window: measures one window.
         tell: called with the name of the last window if there is an alarm.
     """
-    newest = Window.at(datetime.now(UTC), entry.every).before()
-    lines_by_window: dict[str, Lines] = {}
-    failed: list[str] = []
-    for window in between(scored_windows.first(entry), newest):
-        if (target := Path(window.path(entry.target))).is_file():
-            try:
-                lines_by_window[window.name] = _measured(job, entry, rules, window, target, measure_window)
-            except InputError as error:
-                failed.append(f"{window.name}: {error}")
+    lines_by_window, removed, failed = _all_lines(job, entry, rules, measure_window)
     rule = f"{rules.least} of the last {rules.of} windows, the newest among them"
     flags = [any(line["drifted"] for line in lines) for lines in lines_by_window.values()]
     page = paths.drift(job) / "index.html"
-    watched = Watched(job, lines_by_window, drift.alarm(flags, rules.least, rules.of), rule, page)
+    watched = Watched(job, lines_by_window, drift.alarm(flags, rules.least, rules.of), rule, page, removed)
     if lines_by_window:
         with paths.fresh_file(page) as aside:
             aside.write_text(drift_page.html(job, lines_by_window, rule, watched.alarm), encoding="utf-8")
@@ -80,27 +77,64 @@ def watch(job: str, entry: Score, rules: Watch, measure_window: Measure, tell: C
         tell(list(lines_by_window)[-1])
     if failed:
         others = f"the others: {verdict(watched)}" if lines_by_window else "the others are not scored"
-        raise InputError(f"{job}: {len(failed)} windows are not measured: {'; '.join(failed)}; {others}")
+        raise InputError(f"{job}: {len(failed):,} windows are not measured: {listed(failed)}; {others}")
     return watched
 
 
-def _measured(job: str, entry: Score, rules: Watch, window: Window, target: Path, measure_window: Measure) -> Lines:
-    """A window's statistics: those that were kept, as long as neither its scores nor the limits are others."""
-    file = paths.drift(job) / f"{window.name}.parquet"
-    lines = kept_lines(file, target)
-    if lines is not None and all(line["limit"] == rules.limits().get(line["statistic"]) for line in lines):
-        return lines
-    return measure_window(file, entry, rules, window.name, target)
+def _all_lines(
+    job: str, entry: Score, rules: Watch, measure_window: Measure
+) -> tuple[dict[str, Lines], int, list[str]]:
+    """The statistics of each scored window, the number of those of removed versions, and why others have none."""
+    lines_by_window, removed, failed = dict[str, Lines](), 0, list[str]()
+    registered = cache(lambda: {version.version for version in registry.versions(entry.model)})
+    for window in between(scored_windows.first(entry), Window.at(datetime.now(UTC), entry.every).before()):
+        target = Path(window.path(entry.target))
+        if not target.is_file():
+            continue
+        try:
+            file = paths.drift(job) / f"{window.name}.parquet"
+            lines = _by_limits(file, rules.limits(), target)
+            if lines is None and scored_by_version(target, entry.prefix) not in {None, *registered()}:
+                removed += 1
+                continue
+            lines_by_window[window.name] = (
+                measure_window(file, entry, rules, window.name, target) if lines is None else lines
+            )
+        except InputError as error:
+            failed.append(f"{window.name}: {error}")
+    return lines_by_window, removed, failed
+
+
+def _by_limits(file: Path, limits: dict[str, float], target: Path) -> Lines | None:
+    """The numbers that were kept of `target`, judged by these limits; None where it must be measured."""
+    before = kept_lines(file, target)
+    if before is None or any(line["statistic"] not in limits for line in before):
+        return None
+    lines = []
+    for line in before:
+        name = line["statistic"]
+        shift = drift.Shift(name, line["value"], line["by_chance"], limits[name])
+        lines.append(line | {"limit": shift.limit, "drifted": shift.drifted})
+    if lines != before or _identity(file)[OF] != _state(target):  # or it was put back, with another time
+        _keep(file, lines, _identity(file) | {OF: _state(target)})
+    return lines
 
 
 def kept_lines(file: Path, target: Path) -> Lines | None:
     """The numbers in `file` if they are those of the file `target`; None where there are none, or they are damaged."""
     try:
-        if (tables.open_parquet(file).schema_arrow.metadata or {}).get(OF) != _state(target):
+        of = _identity(file)
+        if of.get(OF) != _state(target) and (CONTENT not in of or of[CONTENT] != _content(target)):
             return None
         return tables.rows(tables.read(file, schema=SCHEMA), file)
     except (InputError, OSError):
         return None
+
+
+def _identity(file: Path) -> dict[bytes, bytes]:
+    """The scored file that the numbers in `file` are of."""
+    metadata = tables.open_parquet(file).schema_arrow.metadata or {}
+    return {name: metadata[name] for name in (OF, CONTENT) if name in metadata}
 
 
 def _state(target: Path) -> bytes:
@@ -109,22 +143,40 @@ def _state(target: Path) -> bytes:
     return f"{status.st_size} bytes, {status.st_mtime_ns} ns".encode()
 
 
+def _content(target: Path) -> bytes:
+    return provenance.sha256(target).encode()
+
+
+def _keep(place: Path, lines: Lines, of: dict[bytes, bytes]) -> None:
+    schema = SCHEMA.with_metadata(of)
+    with paths.fresh_file(place) as aside:
+        tables.write(aside, pa.Table.from_pylist(lines, schema).to_batches(), schema)
+
+
 def measure(place: Path, entry: Score, rules: Watch, window: str, target: Path) -> Lines:
     """Measure a scored file against the profile of the version that scored it, and keep the numbers."""
-    schema = SCHEMA.with_metadata({OF: _state(target)})
+    of = {OF: _state(target), CONTENT: _content(target)}
     file = tables.open_parquet(target)
     shifts: list[drift.Shift] = []
     version = scored_by_version(target, entry.prefix)
     if version:
         scored_by = registry.version(entry.model, version)
         profile = tables.read(registry.profile(scored_by), schema=drift.SCHEMA)
-        observed = drift_profile.of_scored(target, registry.folder(scored_by), entry.prefix)
+        observed = drift_profile.of_scored(target, _folder(scored_by, target), entry.prefix)
         shifts = drift.shifts(profile, observed, rules.limits())
     same = {"window": window, "model_version": version, "rows": file.metadata.num_rows}
     lines = [{**same, **shift.__dict__, "drifted": shift.drifted} for shift in shifts]
-    with paths.fresh_file(place) as aside:
-        tables.write(aside, pa.Table.from_pylist(lines, schema).to_batches(), schema)
+    _keep(place, lines, of)
     return lines
+
+
+def _folder(version: registry.Version, target: Path) -> Path:
+    """The folder of the version that scored a file. Raises InputError if the file names other files of that number."""
+    folder = registry.folder(version)
+    scored_by = batch_scoring.model_digest(target)
+    if scored_by and scored_by != provenance.contents(folder):
+        raise InputError(f"{target}: scored by another model than {version} has now; score it again")
+    return folder
 
 
 def scored_by_version(target: Path, prefix: str) -> int | None:
@@ -141,21 +193,27 @@ def scored_by_version(target: Path, prefix: str) -> int | None:
 
 
 def plain(watched: Watched) -> str:
-    """A line for each window, and one for the alarm."""
-    lines = []
-    for name, shifts in watched.windows.items():
-        shifted = [f"{s['statistic']} {s['value']:.3f} (limit {s['limit']:g})" for s in shifts if s["drifted"]]
-        if not shifts:
-            lines.append(f"{name}  {0:>8,} rows  nothing to measure")
-            continue
-        rows = shifts[0]["rows"]
-        verdicts = [f"drifted: {', '.join(shifted)}"] if shifted else ["no drift"]
-        if few := [shift["statistic"] for shift in shifts if drift_page.too_few(shift)]:
-            verdicts.append(f"too few rows to tell: {', '.join(few)}")
-        lines.append(f"{name}  {rows:>8,} rows  {'; '.join(verdicts)}")
-    if not lines:
-        return f"{watched.job}: no window is scored yet"
+    """A line for each of the last windows, and one for the alarm."""
+    last = list(watched.windows.items())[-drift_page.MOST :]
+    lines = [_line(name, shifts) for name, shifts in last]
+    if earlier := len(watched.windows) - len(last):
+        lines.insert(0, f"{earlier:,} earlier windows: {watched.page.parent}")
+    if watched.removed:
+        lines.insert(0, f"not measured: {watched.removed:,} windows; the version that scored them was removed")
+    if not watched.windows:
+        return "\n".join(lines) or f"{watched.job}: no window is scored yet"
     return "\n".join([*lines, verdict(watched), f"picture: {watched.page}"])
+
+
+def _line(name: str, shifts: Lines) -> str:
+    """A window in one line."""
+    if not shifts:
+        return f"{name}  {0:>8,} rows  nothing to measure"
+    shifted = [f"{s['statistic']} {s['value']:.3f} (limit {s['limit']:g})" for s in shifts if s["drifted"]]
+    verdicts = [f"drifted: {', '.join(shifted)}"] if shifted else ["no drift"]
+    if few := [shift["statistic"] for shift in shifts if drift_page.too_few(shift)]:
+        verdicts.append(f"too few rows to tell: {', '.join(few)}")
+    return f"{name}  {shifts[0]['rows']:>8,} rows  {'; '.join(verdicts)}"
 
 
 def verdict(watched: Watched) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from pipelines.reports import page, plots
 
 Windows = Mapping[str, list[dict[str, Any]]]  # window -> its statistics, each with value, by_chance, limit and drifted
+MOST = 100  # windows that are shown, the last ones
 
 
 def too_few(shift: Mapping[str, Any]) -> bool:
@@ -15,7 +16,8 @@ def too_few(shift: Mapping[str, Any]) -> bool:
 
 
 def html(job: str, windows: Windows, rule: str, alarm: bool) -> str:
-    """The page: a plot of each statistic over the windows, and a table of all numbers, the newest window first."""
+    """The page: a plot of each statistic over the last windows, and a table of the numbers, the newest window first."""
+    count, windows = len(windows), dict(list(windows.items())[-MOST:])
     lines = [
         (
             shift["window"],
@@ -39,4 +41,6 @@ def html(job: str, windows: Windows, rule: str, alarm: bool) -> str:
     body = (
         f"<h1>{title}</h1>\n<p><strong>{'Drift' if alarm else 'No drift'}</strong>, by the rule {escape(rule)}.</p>\n"
     )
+    if count > MOST:
+        body += f"<p>The last {MOST} of {count:,} windows; the numbers of all are in the files beside this page.</p>\n"
     return page.document(title, f"{body}<p>{says}</p>\n{picture}{page.table(header, lines, text=3)}")

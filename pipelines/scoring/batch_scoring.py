@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.core import paths, schema, tables
+from pipelines.core import paths, provenance, schema, tables
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import progress
 from pipelines.core.task import Task
@@ -18,7 +18,8 @@ from pipelines.scoring import row_checks
 from pipelines.tracking import registry
 from pipelines.training import workers
 
-JOB = b"bertline.score"  # the key in the file's metadata for the job that wrote it
+# keys in the file's metadata: the job that wrote it, and the digest of the model's files
+JOB, MODEL = b"bertline.score", b"bertline.model_digest"
 STAMP = ("model_name", "model_version")
 ROWS_FOR_RAY = 200_000  # with fewer rows, starting Ray Data costs more time than it saves
 BATCH_ROWS = 2048
@@ -72,7 +73,7 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
         rows = file.metadata.num_rows
         on_ray = rows >= ROWS_FOR_RAY if ray is None else ray
         scored = _on_ray(source, arguments) if on_ray else scored_here(source, Scorer(**arguments))
-        _write(aside, scored, job, rows)
+        _write(aside, scored, job, rows, provenance.contents(folder))
     return rows
 
 
@@ -102,10 +103,16 @@ def _refuse_others(target: Path, job: dict[str, str]) -> None:
         raise InputError(f"{target}: exists, and is not from scoring {job['source']}; move it, or name another")
 
 
-def _write(aside: Path, scored: Iterator[pa.Table], job: dict[str, str], rows: int) -> None:
-    """Write all tables to one file, with the job in its metadata, in row groups of about tables.GROUP_BYTES."""
+def model_digest(target: Path) -> str:
+    """The digest of the model's files by which a file was scored; "" for one that does not say it."""
+    return (tables.open_parquet(target).schema_arrow.metadata or {}).get(MODEL, b"").decode(errors="replace")
+
+
+def _write(aside: Path, scored: Iterator[pa.Table], job: dict[str, str], rows: int, digest: str) -> None:
+    """Write all tables to one file, with the job and the model in its metadata, in row groups of tables.GROUP_BYTES."""
     first = next(scored)
-    schema = first.schema.with_metadata({**(first.schema.metadata or {}), JOB: json.dumps(job).encode()})
+    origin = {JOB: json.dumps(job).encode(), MODEL: digest.encode()}
+    schema = first.schema.with_metadata({**(first.schema.metadata or {}), **origin})
     with pq.ParquetWriter(aside, schema, compression="zstd") as writer, progress("scoring", rows, "rows") as advance:
         done, pending = 0, list[pa.Table]()
         for table in chain([first], scored):

@@ -16,11 +16,12 @@ import pytest
 
 from flows.score_windows import backfill, score_windows
 from flows.watch import watch
-from pipelines.core import paths, tables
+from pipelines.core import paths, provenance, tables
 from pipelines.core.errors import InputError, UsageError
 from pipelines.inference.predictor import Predictor
 from pipelines.lifecycle import window_drift
 from pipelines.measurement import drift_profile
+from pipelines.scoring import batch_scoring
 from pipelines.tracking import ledger, registry
 from tests.support import tiny
 from tests.support.days import last_five
@@ -226,6 +227,8 @@ def test_a_window_that_cannot_be_measured_does_not_hide_the_drift_of_others(
     for day, texts in zip(days(), (USUAL, USUAL, USUAL, OTHER, OTHER), strict=True):
         arrive(day, texts)
     score_windows("daily")
+    digest = provenance.contents(registry.folder(champion))
+    assert batch_scoring.model_digest(Path(f"out/{days()[1]}.parquet")) == digest
     os.remove(f"out/{days()[1]}.parquet")
     ledger.append("tiny", ledger.read("tiny"), "promote", other.version, "a test")
     score_windows("daily")
