@@ -1,6 +1,5 @@
 """A model folder is a Hugging Face folder: config, safetensors, tokenizer files, task.json, provenance.json, card."""
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from transformers import PreTrainedModel
 from transformers import logging as hf_logging
 
 from pipelines.checkpoints import card, formats
-from pipelines.core import json_file, schema
+from pipelines.core import json_file, paths, schema
 from pipelines.core.errors import InputError, one_line, shown
 from pipelines.core.opened_folder import CONFIG, Folder, OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
@@ -54,7 +53,7 @@ def copy_tokenizer(source: Path, target: Path) -> None:
     require_tokenizer(source)
     for name in protocol.FILES:
         if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
+            paths.copy(source, name, target / name)
 
 
 def require_tokenizer(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 import pickle
 import re
-import shutil
 from pathlib import Path
 
 import torch
@@ -10,7 +9,7 @@ from safetensors.torch import save_file
 
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import loading, new_head
-from pipelines.core import json_file
+from pipelines.core import json_file, paths
 from pipelines.core.errors import MAX_PRINTED, InputError, choices, one_line
 from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.progress import say
@@ -34,7 +33,7 @@ def fetch(source: str, revision: str, target: Path) -> None:
     family = OpenedFolder(local).config.get("model_type")
     if family not in (FeaturesConfig.model_type, *backbones.BACKBONES):
         raise InputError(f"{local}: {choices('family', family, backbones.BACKBONES)}")
-    shutil.copyfile(local / "config.json", target / "config.json")
+    paths.copy(local, "config.json", target / "config.json")
     _weights(local, target / "model.safetensors")
     _tokenizer(local, target)
     folder = OpenedFolder(target)
@@ -55,7 +54,7 @@ def _tokenizer(source: Path, target: Path) -> None:
     pieces = [piece for piece in vocab.read(source) if not piece.startswith("[")]
     if any(SEVERAL_IDEOGRAPHS.search(piece) for piece in pieces):
         raise InputError(f"{source}: no {protocol.CONFIG}, and BERT's own tokenizer cannot produce its vocabulary")
-    shutil.copyfile(source / vocab.FILE, target / vocab.FILE)
+    paths.copy(source, vocab.FILE, target / vocab.FILE)
     lowercase = not any(piece != piece.lower() for piece in pieces)
     json_file.write(target / protocol.CONFIG, {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase})
     say(f"{source}: no {protocol.CONFIG}; taken as {'lowercased' if lowercase else 'cased'}, from its vocabulary")

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from pipelines.core.errors import InputError, shown
 
 ARTIFACTS = Path("artifacts")  # relative: a stage runs at the root of its checkout, as DVC does
 CODE = ARTIFACTS / "code"
+NAMED_BY_DIGEST = re.compile("[0-9a-f]{30,64}")  # DVC names a file by the last 30 digits, below a folder of the first 2
 LOCK_TRIES, LOCK_SECONDS = 10, 0.05  # whoever looks for a writer holds its lock for a moment
 
 
@@ -28,6 +30,18 @@ def below(folder: Path, name: str) -> Path:
     if not inside or "\0" in name:
         raise InputError(f"{folder}: {shown(name)} lies outside this folder; the name may be an attack")
     return place
+
+
+def copy(folder: Path, name: str, target: Path) -> None:
+    """Copy a file of `folder`, which a stranger may have made, to the path `target`.
+
+    Raises InputError if it is a link to a file elsewhere, unless a digest is the name of that one: the caches of DVC
+    and of Hugging Face's hub name files so, and link them.
+    """
+    place = (folder / name).resolve()
+    if not place.is_relative_to(folder.resolve()) and not NAMED_BY_DIGEST.fullmatch(place.name):
+        raise InputError(f"{folder / name}: a link to a file outside of this folder; put the file in its place")
+    shutil.copyfile(place, target)
 
 
 def is_hidden(name: str) -> bool:

@@ -81,7 +81,7 @@ def _copy_tokenizer(vocab: OpenedFolder, target: Path, used: dict[str, Any]) -> 
     """Copy the tokenizer's files and add the options in use, for every model trained on these ids."""
     for file in protocol.FILES:
         if (vocab / file).is_file():
-            shutil.copyfile(vocab / file, target / file)
+            paths.copy(vocab.path, file, target / file)
     config = {**vocab.tokenizer_config, **used}
     text = json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True)
     (target / protocol.CONFIG).write_text(text + "\n", encoding="utf-8")

@@ -12,12 +12,11 @@ A word that was [UNK] may become pieces if the long piece that led WordPiece to 
 """
 
 import json
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import json_file
+from pipelines.core import json_file, paths
 from pipelines.core.errors import UsageError, choices
 from pipelines.core.opened_folder import OpenedFolder
 from pipelines.text import backend, protocol, tokenizer, vocab
@@ -91,7 +90,7 @@ def write(loaded: Tokenizer, source: OpenedFolder, target: Path, stay: list[int]
         (target / backend.FILE).write_text(json.dumps(settings, ensure_ascii=False, indent=2), encoding="utf-8")
         _config(target, _without_print(config))
     if (source / "special_tokens_map.json").is_file():
-        shutil.copyfile(source / "special_tokens_map.json", target / "special_tokens_map.json")
+        paths.copy(source.path, "special_tokens_map.json", target / "special_tokens_map.json")
     if used.get("fingerprint"):  # the fingerprint of the old tokenizer is replaced
         used = used | {"fingerprint": tokenizer.fingerprint(tokenizer.load(target))}
         _config(target, {**config, tokenizer.OURS: used})

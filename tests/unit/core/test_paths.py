@@ -164,3 +164,23 @@ def test_a_name_that_others_wrote_stays_below_its_folder(name: str, tmp_path: Pa
         assert paths.below(folder, name).name == name
     assert paths.below(folder, "a/b.c") == folder / "a/b.c"
     assert paths.below(folder, "a/../b") == folder / "a/../b"
+
+
+def test_a_link_of_a_strangers_folder_copies_no_file_from_elsewhere(tmp_path: Path) -> None:
+    folder, target = tmp_path / "cache/snapshots/1", tmp_path / "copied"
+    folder.mkdir(parents=True)
+    (tmp_path / "credentials").write_text("secret")
+    for link in (tmp_path / "credentials", Path("../../../credentials")):
+        (folder / "vocab.txt").symlink_to(link)
+        with pytest.raises(InputError, match=r"1/vocab.txt: a link to a file outside of this folder; put the file in"):
+            paths.copy(folder, "vocab.txt", target)
+        (folder / "vocab.txt").unlink()
+    assert not target.exists()
+    hub, dvc = tmp_path / "cache/blobs" / ("0a" * 20), tmp_path / ".dvc/cache/files/md5/0a" / ("1b" * 15)
+    for number, content in enumerate((hub, dvc, folder / "whole.txt")):
+        content.parent.mkdir(parents=True, exist_ok=True)
+        content.write_text(f"{number}")
+        (folder / f"{number}.txt").symlink_to(content)
+        paths.copy(folder, f"{number}.txt", target)
+        assert target.read_text() == f"{number}"
+        assert not target.is_symlink()
