@@ -24,6 +24,9 @@ def verify(
     target: Annotated[str, typer.Argument(help="the folder of a scoring job; with --keys or --replay any Parquet")],
     keys: Annotated[Path | None, typer.Option(help="a file of keys: check the receipt of every row")] = None,
     replay: Annotated[bool, typer.Option("--replay", help="predict again by the versions that rows name")] = False,
+    prefix: Annotated[
+        str | None, typer.Option(help="of the answers whose receipts to check; others in the files may lack receipts")
+    ] = None,
     as_json: Annotated[
         bool, json_with("ok, findings; of a job inputs_compared, summary; receipts, replayed if they were checked")
     ] = False,
@@ -31,7 +34,7 @@ def verify(
     """Prove from files of answers that no row is lost, doubled or changed; name every row that was touched."""
     from pipelines.scoring import verification
 
-    result = verification.verify(target, keys, replay)
+    result = verification.verify(target, keys, replay, prefix)
     print_answer(result.answer(), as_json, lambda _: printable(result.plain(), keep="\n"))
     if not result.ok:
         raise typer.Exit(1)

@@ -16,12 +16,11 @@ from pipelines.measurement import smoke_answers
 from pipelines.scoring import answer_rows, pieces, row_checks
 from pipelines.scoring.answer_rows import AnswerRows
 from pipelines.scoring.job_folders import Folder
-from pipelines.scoring.receipt_check import MODEL
 from pipelines.tracking import registry
 
 TORCH_DIFFERENCE = 1e-4  # of a number by torch, which depends on the rows beside; an export has the same bits
 ANY_LENGTH = 1 << 62  # a job has left out longer rows already
-Stamp = tuple[Any, ...]  # the values of MODEL
+Stamp = tuple[Any, ...]  # the values of answer_rows.STAMPS
 
 
 @dataclass
@@ -47,7 +46,7 @@ def replay(place: Folder) -> Replayed:
     with progress("predicting again", len(files), "files") as advance:
         for number, name in enumerate(files, start=1):
             for rows in answer_rows.read(place, name, replayed.findings):
-                stamps = list(zip(*map(rows.values, MODEL), strict=True))
+                stamps = list(zip(*map(rows.values, answer_rows.STAMPS), strict=True))
                 for stamp in dict.fromkeys(stamps):
                     places = np.array([i for i, other in enumerate(stamps) if other == stamp])
                     _replay(rows, places, stamp, models, replayed)

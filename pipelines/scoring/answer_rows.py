@@ -1,6 +1,6 @@
 """Files of answers, read again: their rows with the columns that a job has added, whoever wrote them since."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from pipelines.scoring.job_folders import Folder
 
 BATCH_ROWS = 1024
 MARK = "model_digest"  # the column that each set of answers has
+STAMPS = ("model_name", "model_version", MARK)  # the columns that name the model
 
 
 class Unreadable:
@@ -110,6 +111,26 @@ def files(folder: Folder) -> list[str]:
 def prefixes(columns: Sequence[str]) -> list[str]:
     """The prefixes of the sets of answers among columns."""
     return [name.removesuffix(MARK) for name in columns if name.endswith(MARK)]
+
+
+def signed(kind: str) -> list[str]:
+    """The columns of a prediction that a receipt signs, for a task of this kind."""
+    return [name for name in schema.PREDICTIONS[kind].names if name not in UNSIGNED]
+
+
+def other_answers(columns: Collection[str], prefixes: Collection[str]) -> list[str]:
+    """The columns of sets of answers with other prefixes than these.
+
+    A set names its model, or has all columns of a prediction that has several; one column `label` is none.
+    """
+    several = [[name for name in signed(kind) if name not in schema.LATER] for kind in schema.PREDICTIONS]
+    others: dict[str, None] = {}
+    for names in (*([name] for name in STAMPS), *(names for names in several if len(names) > 1)):
+        starts = [column.removesuffix(names[0]) for column in columns if column.endswith(names[0])]
+        for start in starts:
+            if start not in prefixes and all(f"{start}{name}" in columns for name in names):
+                others |= dict.fromkeys(f"{start}{name}" for name in names)
+    return [column for column in columns if column in others]
 
 
 def read(folder: Folder, name: str, findings: list[str]) -> Iterator[AnswerRows]:

@@ -1,7 +1,7 @@
 """The check of receipts: each row whose text, answer or model was touched since its receipt was signed."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,60 +15,91 @@ from pipelines.scoring import answer_rows
 from pipelines.scoring.answer_rows import AnswerRows
 from pipelines.scoring.job_folders import Folder
 
-MODEL = ("model_name", "model_version", "model_digest")  # columns
 OF_MODEL = ("model", "version", "model_digest")  # the fields of a receipt that these columns must agree with
 
 
 @dataclass
 class Checked:
-    """The rows with receipts that were checked, by the model and by the key of the receipt; a sentence a finding."""
+    """The rows with receipts that were checked, by the model and by the key of the receipt; a sentence a finding.
+
+    `columns` are those whose values a receipt was compared with, `unsigned` others that look like answers.
+    """
 
     rows: int = 0
+    columns: set[str] = field(default_factory=set)
+    unsigned: set[str] = field(default_factory=set)
     models: Counter[str] = field(default_factory=Counter)
     keys: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
 
     def answer(self) -> dict[str, Any]:
         """The counts for a program."""
-        return {"rows": self.rows, "models": dict(self.models), "keys": dict(self.keys)}
+        counts = {"rows": self.rows, "models": dict(self.models), "keys": dict(self.keys)}
+        return counts | {"columns": sorted(self.columns), "unsigned": sorted(self.unsigned)}
 
     def sentence(self) -> str:
         """The counts in words."""
         models = ", ".join(f"{count:,} by {model}" for model, count in sorted(self.models.items()))
         keys = ", ".join(sorted(self.keys))
-        return f"{self.rows:,} receipts checked{f': {models}; signed with {keys}' if models else ''}"
+        of = f" of {', '.join(sorted(self.columns))}" if self.columns else ""
+        unsigned = f"; no receipt signs {', '.join(sorted(self.unsigned))}" if self.unsigned else ""
+        return f"{self.rows:,} receipts checked{of}{f': {models}; signed with {keys}' if models else ''}{unsigned}"
 
 
-def check(place: Folder, keys: ReceiptKeys, prefix: str | None = None) -> Checked:
+def check(place: Folder, keys: ReceiptKeys, prefix: str | None = None, alone: bool = False) -> Checked:
     """Check the receipts of every row in `place`, a Parquet file or a folder of them.
 
     Args:
         prefix: of the answers that must have receipts; by default those that have them, of which there must be some.
+        alone: the caller has chosen `prefix`, and knows that other answers in the files are not checked; otherwise
+            these are findings, as a reader could take them for what the receipts are of.
 
     Raises InputError if there is no such file. Everything else that is wrong is a finding.
     """
     checked, files = Checked(), answer_rows.files(place)
     with progress("checking receipts", len(files), "files") as advance:
         for number, name in enumerate(files, start=1):
-            sets = signed = 0
+            columns: dict[str, None] = {}
+            sets: dict[str, bool] = {}  # prefix -> whether it has receipts
             for rows in answer_rows.read(place, name, checked.findings):
-                has = f"{rows.prefix}{receipts.COLUMN}" in rows.rows.column_names
-                sets, signed = sets + 1, signed + has
+                columns |= dict.fromkeys(rows.rows.column_names)
+                has = sets[rows.prefix] = f"{rows.prefix}{receipts.COLUMN}" in columns
                 if rows.prefix == prefix or (prefix is None and has):
                     _check(rows, keys, checked)
-            if sets and not signed:
-                checked.findings.append(
-                    f"{place.place(name)}: no column {receipts.COLUMN}; its answers have no receipts"
-                )
+            wanted = [one for one, has in sets.items() if (has if prefix is None else one == prefix)]
+            checked.findings += [f"{place.place(name)}: {line}" for line in _of_file(sets, wanted, prefix)]
+            if wanted:
+                others = answer_rows.other_answers(columns, wanted)
+                checked.unsigned |= {*others, *_named(columns, checked.columns)}
+                if others and not alone:
+                    checked.findings.append(
+                        f"{place.place(name)}: no receipt signs the answers {', '.join(others)}; choose with --prefix "
+                        "which answers to check"
+                    )
             advance(number)
     checked.findings = [place.shown(line) for line in checked.findings]
     return checked
 
 
+def _of_file(sets: dict[str, bool], wanted: list[str], prefix: str | None) -> Iterator[str]:
+    """A sentence if a file has answers, but none with receipts, or none with the prefix."""
+    if sets and not any(sets.values()):
+        yield f"no column {receipts.COLUMN}; its answers have no receipts"
+    elif sets and not wanted:
+        yield f"no column {prefix}{answer_rows.MARK}; there are {', '.join(one + answer_rows.MARK for one in sets)}"
+
+
+def _named(columns: Collection[str], checked: Collection[str]) -> set[str]:
+    """The columns with the name of an answer that are not checked, such as labels that came with the input."""
+    names = {name for kind in schema.PREDICTIONS for name in answer_rows.signed(kind)}
+    return names.intersection(columns) - {*checked}
+
+
 def _check(rows: AnswerRows, keys: ReceiptKeys, checked: Checked) -> None:
     """Check rows of one set of answers."""
     digests = _Digests(rows)
-    stamps = list(zip(*map(rows.values, MODEL), strict=True))
+    stamps = list(zip(*map(rows.values, answer_rows.STAMPS), strict=True))
+    kinds: set[Any] = set()
     for number, receipt in enumerate(rows.values(receipts.COLUMN)):
         faults = list(_faults(number, receipt, stamps[number], digests, keys))
         checked.rows += 1
@@ -76,6 +107,9 @@ def _check(rows: AnswerRows, keys: ReceiptKeys, checked: Checked) -> None:
         if not faults:
             checked.models[f"{receipt['model']} version {receipt['version']}"] += 1
             checked.keys[receipt["key"]] += 1
+        kinds.add(receipt.get("kind") if isinstance(receipt, dict) else None)
+    signed = {f"{rows.prefix}{name}" for kind in kinds & {*schema.PREDICTIONS} for name in answer_rows.signed(kind)}
+    checked.columns |= signed.intersection(rows.rows.column_names)
 
 
 def _faults(number: int, receipt: Any, stamp: tuple[Any, ...], digests: "_Digests", keys: ReceiptKeys) -> Iterator[str]:

@@ -47,18 +47,22 @@ class Verification:
         return "\n".join(lines)
 
 
-def verify(target: Path | str, keys: Path | None = None, replay: bool = False) -> Verification:
+def verify(
+    target: Path | str, keys: Path | None = None, replay: bool = False, prefix: str | None = None
+) -> Verification:
     """Audit the job in `target`, if it is the folder of one; check receipts by `keys`; predict again if `replay`.
 
-    `target` is of this machine or s3://. Raises InputError if it is no folder of a job, and neither keys nor a replay
-    make it a file of answers.
+    `target` is of this machine or s3://. `prefix` chooses the answers whose receipts are checked; by default those of
+    the job, or all that have receipts, and answers without receipts beside them are a finding.
+
+    Raises InputError if it is no folder of a job, and neither keys nor a replay make it a file of answers.
     """
     known = ReceiptKeys.read(keys) if keys else None
     with job_folders.opened(target) as folder:
         folder.update()
         job = job_record.read(folder.path)
-        return Verification(
-            audit.of(folder) if job or not (keys or replay) else None,
-            receipt_check.check(folder, known, job.prefix if job else None) if known else None,
-            answer_replay.replay(folder) if replay else None,
-        )
+        audited = audit.of(folder) if job or not (keys or replay) else None
+        checked, of_job = None, job.prefix if job else None
+        if known:
+            checked = receipt_check.check(folder, known, of_job if prefix is None else prefix, prefix is not None)
+        return Verification(audited, checked, answer_replay.replay(folder) if replay else None)

@@ -78,7 +78,9 @@ def test_from_a_folder_of_files_to_audited_answers(lines: list[str]) -> None:
     assert re.fullmatch(r"receipts\.key: key-1-\w{8} signs receipts from now on\n", run(lines[8]))
     assert run(lines[9]).endswith("version 1 into signed, 1 bad rows in signed/_quarantine\n")
     verified = run(lines[10]).splitlines()
-    assert re.fullmatch(r"19 receipts checked: 19 by tiny version 1; signed with key-1-\w{8}", verified[1])
+    assert re.fullmatch(
+        r"19 receipts checked of label, score: 19 by tiny version 1; signed with key-1-\w{8}", verified[1]
+    )
     assert verified[2].startswith("19 answers predicted again, all equal within 0.0001")
     in_s3(lines[11:])
     values = pq.read_table("signed/day=1/more.parquet", partitioning=None).to_pylist()
