@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,7 @@ PARAMS = Path("params.yaml")  # params.FILE; a shell's completion imports this m
 Query = Annotated[str, typer.Option(help="of a database: the query that gives the rows, in an order that stays")]
 
 
-@cli.command(**listed(MAKE, "bertline new tickets.csv", "bertline new train.csv test.csv mails"))
+@cli.command(**listed(MAKE, "bertline new tickets.csv", "bertline new mails/train.csv mails/test.csv"))
 def new(
     files: Annotated[
         list[str],
@@ -39,7 +40,8 @@ def new(
     """Look at FILES, say what is in them, and write the entries that make a model of them.
 
     CSV, TSV, JSONL, Parquet, xlsx, SQuAD's JSON, CoNLL's columns, or a folder with one folder for each label.
-    `bertline new tickets.csv` writes entries named tickets; `bertline new train.csv test.csv mails` names them mails.
+    `bertline new tickets.csv` writes entries named tickets; `bertline new mails/train.csv mails/test.csv` names them
+    after their folder, and a last word gives another name.
     Rows in S3 (s3://BUCKET/KEY) or a database (postgresql://USER@HOST/DATABASE, sqlite:///FILE, with --query) are
     copied beside the params file; the copy is the corpus.
     """
@@ -62,6 +64,7 @@ def _entered(
     from pipelines.graph import new_entries
 
     paths = snapshot.files
+    _require_folder(paths, name)
     seen = inspection.inspect(paths, text, label)
     sentences = [f"{snapshot.origin}: copied to {snapshot.place}"] if snapshot.place else []
     sentences += inspection.sentences(seen)
@@ -175,6 +178,19 @@ def _after(addition: "Addition", stages: list[str]) -> list[str]:
         return []
     in_dvc = addition.target.with_name(f"{addition.target.name}.dvc").exists()
     return [*([f"dvc add {addition.target}"] if in_dvc else []), f"bertline run {' '.join(stages)}"]
+
+
+def _require_folder(files: Sequence[Path], name: str) -> None:
+    """Raise UsageError if the corpus would be a folder that holds this project, and all that stages write."""
+    from pipelines.data import references
+
+    folder = files[0].parent if len(files) > 1 else files[0]
+    if references.holds_project(folder):
+        moved = [str(Path(name, file.name)) for file in files] if len(files) > 1 else [name]
+        move = f"mv {shlex.join([str(file) for file in files])} {name}" if len(files) > 1 else "move its folders there"
+        raise UsageError(
+            f"{folder}: {references.OF_PROJECT}: mkdir {name} && {move}, then: bertline new {shlex.join(moved)}"
+        )
 
 
 def _named(words: list[str]) -> tuple[list[str], str]:

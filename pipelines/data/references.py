@@ -10,6 +10,7 @@ from pipelines.data.corpora import custom
 
 Entries = Mapping[str, Mapping[str, Any]]  # section -> name -> entry, as `checking.check` returns them
 TRAIN = "train"  # the split that models are fitted on
+OF_PROJECT = "this folder holds the project too, and stages write into it; give the corpus one of its own"
 
 
 def complaints(checked: Entries) -> Iterator[str]:
@@ -57,6 +58,8 @@ def _prepared(name: str, entry: Any) -> tuple[tuple[str, ...], list[str]]:
     wrong = []
     if not (raw := Path(entry.source)).exists() and not made_by_a_stage:
         wrong.append(f"{where}.source: {raw}: no such file or folder")
+    elif holds_project(raw):
+        wrong.append(f"{where}.source: {raw}: {OF_PROJECT}, such as {name}, and name that")
     if entry.corpus == "custom":
         options = params.options(entry, corpus.Params, where)
         splits = options.splits
@@ -70,6 +73,11 @@ def _prepared(name: str, entry: Any) -> tuple[tuple[str, ...], list[str]]:
         if split not in splits:
             wrong.append(f"{where}.splits: {choices('split', split, splits)}")
     return tuple(entry.splits) or splits, wrong
+
+
+def holds_project(folder: Path) -> bool:
+    """Return whether a folder has the project in it, so that a stage would depend on what it writes."""
+    return folder.is_dir() and Path().resolve().is_relative_to(folder.resolve())
 
 
 def _unreadable(raw: Path, split: str, options: custom.Params) -> str:

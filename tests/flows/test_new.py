@@ -234,14 +234,21 @@ def test_a_dev_file_without_a_test_is_the_test(place: Path) -> None:
     for split, count in (("train", 40), ("dev", 10)):
         lines = (f"{word} {i}{split},{word}" for i in range(count // 2) for word in ("good", "bad"))
         Path(f"{split}.csv").write_text("\n".join(["text,label", *lines, ""]))
-    new("train.csv", "dev.csv", "notes")
+    refused = commands.bertline("new", "train.csv", "dev.csv", "notes").require(2).err
+    assert ".: this folder holds the project too, and stages write into it; give the corpus one of its own: " in refused
+    steps = "mkdir notes && mv train.csv dev.csv notes, then: bertline new notes/train.csv notes/dev.csv"
+    assert refused.endswith(f"{steps}\n")
+    Path("notes").mkdir()
+    for split in ("train", "dev"):
+        Path(f"{split}.csv").rename(f"notes/{split}.csv")
+    new("notes/train.csv", "notes/dev.csv")
     params = yaml.safe_load(Path("params.yaml").read_text())
     assert params["prepare"]["notes"]["files"] == {"train": "train.csv", "test": "dev.csv"}
     assert (params["evaluate"]["notes"], "dev" in params["finetune"]["notes"]) == ({"task": "notes"}, False)
     commands.bertline("check").require(0)
-    Path("test.csv").write_bytes(Path("dev.csv").read_bytes())
-    refused = commands.bertline("new", "dev.csv", "test.csv", "others")
-    assert (refused.status, refused.err) == (1, "bertline: error: .: no file to train on; its name says train\n")
+    Path("notes/test.csv").write_bytes(Path("notes/dev.csv").read_bytes())
+    refused = commands.bertline("new", "notes/dev.csv", "notes/test.csv", "others").require(1).err
+    assert refused == "bertline: error: notes: no file to train on; its name says train\n"
 
 
 @pytest.mark.parametrize(

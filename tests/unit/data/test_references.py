@@ -60,6 +60,7 @@ def test_valid_references_give_no_complaint() -> None:
     ("prepare", "expected"),
     [
         (mail(source="mial"), ["prepare.mail.source: mial: no such file or folder"]),
+        (mail(source="."), [f"prepare.mail.source: .: {references.OF_PROJECT}, such as mail, and name that"]),
         (
             mail(files={"train": "train.csv", "test": "tset.csv"}),
             ["prepare.mail.files.test: mail/tset.csv: no such file or folder"],
