@@ -1,30 +1,17 @@
 """The CPU: the cores that this process may use, and the features that affect numerical results."""
 
 import hashlib
-import math
 import os
 from functools import cache
 from pathlib import Path
 
-from pipelines.core import memory
+from pipelines.core import container
 
 
 def cores() -> int:
     """The cores that this process may use, in a container those of its share."""
     allowed = len(os.sched_getaffinity(0))
-    return min(allowed, share() or allowed)
-
-
-def share() -> int:
-    """The cores whose time the container of this process has, rounded up; 0 without a limit.
-
-    Libraries do not see this limit: they start a thread for each core of the machine, which then wait for each other.
-    """
-    try:
-        time, period = (memory.CGROUP / "cpu.max").read_text().split()
-        return max(1, math.ceil(float(time) / float(period))) if time != "max" else 0
-    except (OSError, ValueError, ZeroDivisionError):  # no container, or an older kernel's
-        return 0
+    return min(allowed, container.cores() or allowed)
 
 
 def saturates() -> bool:

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from pipelines.core import cpu
+from pipelines.core import container
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 
@@ -17,7 +17,7 @@ def used() -> int:
 
 def of_container() -> int:
     """The threads that a container leaves to a process whose number nobody has set; 0: the library decides."""
-    return 0 if os.environ.get("OMP_NUM_THREADS") else cpu.share()
+    return 0 if os.environ.get("OMP_NUM_THREADS") else container.cores()
 
 
 def use(count: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from pipelines.core import cpu
+from pipelines.core import container, cpu
 from pipelines.core.errors import InputError, UsageError, choices, one_line, shown
 from pipelines.core.opened_folder import Folder, OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
@@ -127,7 +127,7 @@ class Onnx:
         self.task = self._task(OpenedFolder.of(folder))
         options = onnxruntime.SessionOptions()
         # ONNX Runtime has its own threads, and ignores OMP_NUM_THREADS
-        options.intra_op_num_threads = threads or used_threads() or cpu.share()
+        options.intra_op_num_threads = threads or used_threads() or container.cores()
         if threads == 1:
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.force_spinning_stop", "1")  # between two calls

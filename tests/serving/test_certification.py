@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.core import json_file, memory
+from pipelines.core import container, json_file, memory
 from pipelines.core.errors import InputError
 from pipelines.measurement import smoke_answers
 from pipelines.measurement.smoke_answers import SmokeAnswers
@@ -99,7 +99,7 @@ def test_a_version_that_is_too_large_is_not_opened(tmp_path: Path, monkeypatch: 
 
 
 def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    monkeypatch.setattr(container, "CGROUP", tmp_path)
     of_the_machine = memory.free_bytes()
     for name, text in (("memory.max", "1000"), ("memory.current", "700"), ("memory.stat", "anon 1\nfile 200")):
         (tmp_path / name).write_text(text + "\n")

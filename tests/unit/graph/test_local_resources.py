@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.core import memory, threads
+from pipelines.core import container, threads
 from pipelines.core.resources import Resources
 from pipelines.graph.local_resources import Limits, cores, gpus, memory_gb
 from pipelines.serving.model_threads import ModelThreads
@@ -55,7 +55,7 @@ def test_the_environment_says_how_many_there_are(monkeypatch: pytest.MonkeyPatch
 def test_a_container_has_its_own_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: range(8))
-    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    monkeypatch.setattr(container, "CGROUP", tmp_path)
     of_the_machine = memory_gb()
     assert of_the_machine > 0.1
     for limit, quota, expected in (
