@@ -2,9 +2,9 @@
 
 import re
 
-# such as `user:password@`; a password may hold what ends an address elsewhere, as SQLAlchemy reads it
-_IN_TEXT = re.compile(r"(?<=://)(?:[^/:\s]*:\S*|[^/\s]+)@")
-_WHOLE = re.compile(r"(?<=://)(?:[^/:]*:.*|[^/]+)@", re.DOTALL)
+# such as `user:password@`; a database's password may hold what ends an address elsewhere, as SQLAlchemy reads it
+_IN_TEXT = re.compile(r"(?<=://)(?:(?<!http://)(?<!https://)[^/:\s]*:\S*|[^/\s]+)@")
+_WHOLE = re.compile(r"(?<=://)(?:(?<!http://)(?<!https://)[^/:]*:.*|[^/]+)@", re.DOTALL)
 _IN_QUERY = re.compile(r"([?&][^=&\s]*(?:pass|pwd|secret|token|key|credential|odbc)[^=&\s]*=)[^&\s]+", re.IGNORECASE)
 
 

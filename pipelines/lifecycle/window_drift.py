@@ -1,6 +1,6 @@
 """The drift of a job's scored windows from its model's profile, and whether that is an alarm."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -94,7 +94,7 @@ def _all_lines(
         try:
             file = paths.drift(job) / f"{window.name}.parquet"
             lines = _by_limits(file, rules.limits(), target)
-            if lines is None and scored_by_version(target, entry.prefix) not in {None, *registered()}:
+            if lines is None and _is_removed(scored_by_version(target, entry.prefix), registered()):
                 removed += 1
                 continue
             lines_by_window[window.name] = (
@@ -103,6 +103,11 @@ def _all_lines(
         except InputError as error:
             failed.append(f"{window.name}: {error}")
     return lines_by_window, removed, failed
+
+
+def _is_removed(version: int | None, registered: Collection[int]) -> bool:
+    """Return whether a version is no more; where none is registered, the model or the store is another one."""
+    return bool(version is not None and registered and version not in registered)
 
 
 def _by_limits(file: Path, limits: dict[str, float], target: Path) -> Lines | None:

@@ -121,11 +121,13 @@ def signed(kind: str) -> list[str]:
 def other_answers(columns: Collection[str], prefixes: Collection[str]) -> list[str]:
     """The columns of sets of answers with other prefixes than these.
 
-    A set names its model, or has all columns of a prediction that has several; one column `label` is none.
+    A set names its model, or has all columns of a prediction that has several; one column `label` is none, and one
+    `car_model_name` neither.
     """
     several = [[name for name in signed(kind) if name not in schema.LATER] for kind in schema.PREDICTIONS]
     others: dict[str, None] = {}
-    for names in (*([name] for name in STAMPS), *(names for names in several if len(names) > 1)):
+    stamps = [[MARK], [name for name in STAMPS if name != MARK]]
+    for names in (*stamps, *(names for names in several if len(names) > 1)):
         starts = [column.removesuffix(names[0]) for column in columns if column.endswith(names[0])]
         for start in starts:
             if start not in prefixes and all(f"{start}{name}" in columns for name in names):

@@ -50,9 +50,10 @@ def check(place: Folder, keys: ReceiptKeys, prefix: str | None = None, alone: bo
     """Check the receipts of every row in `place`, a Parquet file or a folder of them.
 
     Args:
-        prefix: of the answers that must have receipts; by default those that have them, of which there must be some.
+        prefix: of the answers that must have receipts; by default any, of which there must be some.
         alone: the caller has chosen `prefix`, and knows that other answers in the files are not checked; otherwise
-            these are findings, as a reader could take them for what the receipts are of.
+            others with receipts are checked too, and those without are findings, as a reader could take them for what
+            the receipts are of.
 
     Raises InputError if there is no such file. Everything else that is wrong is a finding.
     """
@@ -64,9 +65,9 @@ def check(place: Folder, keys: ReceiptKeys, prefix: str | None = None, alone: bo
             for rows in answer_rows.read(place, name, checked.findings):
                 columns |= dict.fromkeys(rows.rows.column_names)
                 has = sets[rows.prefix] = f"{rows.prefix}{receipts.COLUMN}" in columns
-                if rows.prefix == prefix or (prefix is None and has):
+                if rows.prefix == prefix or (has and not alone):
                     _check(rows, keys, checked)
-            wanted = [one for one, has in sets.items() if (has if prefix is None else one == prefix)]
+            wanted = [one for one, has in sets.items() if one == prefix or (has and not alone)]
             checked.findings += [f"{place.place(name)}: {line}" for line in _of_file(sets, wanted, prefix)]
             if wanted:
                 others = answer_rows.other_answers(columns, wanted)
@@ -85,7 +86,7 @@ def _of_file(sets: dict[str, bool], wanted: list[str], prefix: str | None) -> It
     """A sentence if a file has answers, but none with receipts, or none with the prefix."""
     if sets and not any(sets.values()):
         yield f"no column {receipts.COLUMN}; its answers have no receipts"
-    elif sets and not wanted:
+    elif prefix is not None and sets and prefix not in wanted:
         yield f"no column {prefix}{answer_rows.MARK}; there are {', '.join(one + answer_rows.MARK for one in sets)}"
 
 

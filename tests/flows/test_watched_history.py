@@ -89,6 +89,20 @@ def test_windows_of_removed_versions_are_counted(history: tuple[Score, list[str]
     assert len(lines) == 2 + drift_page.MOST + 2
 
 
+def test_a_store_without_versions_of_the_model_is_no_removal(
+    history: tuple[Score, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry, names = history
+    write_scored(Path(f"out/{names[0]}.parquet"), 2)
+    monkeypatch.setattr(registry, "versions", lambda name: [])
+
+    def none(*_: object) -> window_drift.Lines:
+        raise InputError("no model 'm' is registered")
+
+    with pytest.raises(InputError, match=r"1 windows are not measured: .*no model 'm' is registered"):
+        window_drift.watch("daily", entry, RULES, none, print)
+
+
 def test_the_page_shows_the_last_windows(history: tuple[Score, list[str]]) -> None:
     _, names = history
     page = (paths.drift("daily") / "index.html").read_text()

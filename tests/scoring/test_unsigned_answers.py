@@ -13,7 +13,7 @@ from pipelines.scoring.answer_rows import STAMPS
 from pipelines.scoring.job_folders import Folder
 
 FORGED = pa.array(["forged"] * 2)
-SETS = [("label", "score"), ("model_name",), STAMPS]
+SETS = [("label", "score"), STAMPS[:2], STAMPS]
 
 
 @pytest.fixture
@@ -62,6 +62,27 @@ def test_a_set_without_receipts_is_a_finding_unless_another_is_chosen(
     chosen = verification.verify(file, keys, prefix="x_")
     assert chosen.findings == []
     assert chosen.plain().endswith(f"; no receipt signs {', '.join(sorted(names))}")
+
+
+def test_a_column_of_the_input_that_ends_like_a_stamp_is_no_set(signed: pa.Table, keys: Path, tmp_path: Path) -> None:
+    file = written(signed, tmp_path / "devices.parquet", "device_model_name", "app_model_version")
+    assert verification.verify(file, keys).findings == []
+
+
+def test_answers_of_an_earlier_job_are_checked_by_their_own_receipts(
+    signed: pa.Table, keys: Path, tmp_path: Path
+) -> None:
+    twice = signed
+    for name in [name for name in signed.column_names if name.startswith("x_")]:
+        twice = twice.append_column(name.removeprefix("x_"), signed[name])
+    file = written(twice, tmp_path / "twice.parquet")
+    known = ReceiptKeys.read(keys)
+    checked = receipt_check.check(Folder(file), known, "x_")  # as of a job with this prefix
+    assert (checked.findings, checked.rows) == ([], 4)
+    edited = twice.set_column(twice.column_names.index("label"), "label", FORGED)
+    file = written(edited, tmp_path / "edited.parquet")
+    lines = receipt_check.check(Folder(file), known, "x_").findings
+    assert lines == [f"{file}: row {number}: its answer was touched" for number in range(2)]
 
 
 def test_a_prefix_that_no_answers_have_is_a_finding(signed: pa.Table, keys: Path, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ SHOWN = {
     "file:///home/me@work/state": "file:///home/me@work/state",
     "http://me:planted@h/x": "http://h/x",
     "http://planted@h/x": "http://h/x",
+    "https://me:pl@nted:planted@h:1/x": "https://h:1/x",
+    "http://h:5000/api/x@y": "http://h:5000/api/x@y",
     "postgresql://u:planted/1@h/db": "postgresql://h/db",
     "postgresql://u:planted@1@h/db": "postgresql://h/db",
     "postgresql://u:planted 1/2@h/db": "postgresql://h/db",
