@@ -6,7 +6,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -19,6 +19,7 @@ from tests.support.servers import BUCKET, KEYS
 
 # `cut` is a short answer whose length says so: it looks whole
 FAULTS: tuple[str, ...] = ("fail", "stall", "short", "lost")
+S3_SECONDS = 30.0  # a machine that stands still may take longer
 STALL_SECONDS = 3.0  # longer than a test lets a client wait
 
 
@@ -95,12 +96,12 @@ class _Handler(BaseHTTPRequestHandler):
         return b"".join(parts)
 
     def _forwarded(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.behind, timeout=30)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in ("expect",)}
-        connection.request(self.command, self.path, body, headers)
-        answer = connection.getresponse()
-        content = answer.read()
-        connection.close()
+        # it is closed where S3 is late too: http.server takes a timeout for the end of its own client
+        with closing(http.client.HTTPConnection("127.0.0.1", self.server.behind, timeout=S3_SECONDS)) as connection:
+            connection.request(self.command, self.path, body, headers)
+            answer = connection.getresponse()
+            content = answer.read()
         return answer.status, answer.getheaders(), content
 
     def _answer(self, status: int, headers: list[tuple[str, str]], content: bytes) -> None:
