@@ -50,6 +50,7 @@ CORPORA = {
     "pairs": Corpus("jglue", "jsts", "dev", as_pairs=True),
     "questions-en": Corpus("squad", "squad1", "dev", {"corpus": "custom", "kind": "span", "format": "squad"}),
     "choice-en": Corpus("choice", "codah", "test"),
+    "headlines": Corpus("livedoor", "livedoor", "test", {"train_per_class": 334}),
     "sentiment-en": Corpus("glue", "sst2", "dev"),
     "regression-en": Corpus("glue", "stsb", "dev"),
 }

@@ -18,7 +18,7 @@ from pipelines.serving.request_work import Work
 
 WAIT_SECONDS = 5.0  # a request is refused if the requests before it need longer than this
 LATE = 2  # times as long as that a request waits at most; the model got slower after it was admitted
-MOST = 4  # times as long as that all rows in the queue may need, whatever keys they are of
+MOST = 4  # times as long as that all rows in the queue may need before a key that waits is refused
 
 
 class BusyError(InputError):
@@ -73,8 +73,8 @@ class FairQueue:
     def admit(self, key: str = "") -> None:
         """Raise BusyError if what runs before a new request of `key` needs longer than `wait_seconds`.
 
-        So a key that fills the queue is refused, and others are admitted; all are if the queue needs MOST times as
-        long. Requests without a key wait for all parts in the queue.
+        So a key that fills the queue is refused, and others are admitted. If the queue needs MOST times as long, a key
+        has one request in it at most. Requests without a key wait for all parts in the queue.
         """
         seconds = self.waiting / self.rate
         if seconds <= self.wait_seconds:
@@ -82,7 +82,8 @@ class FairQueue:
         if key:
             tag = self._tag(key)
             before = sum(part.cost for part in self._parts if part.tag <= tag) / self.rate
-            seconds = max(before, seconds - (MOST - 1) * self.wait_seconds)
+            is_waiting = any(part.key == key and part.cost for part in self._parts)
+            seconds = max(before, seconds - (MOST - 1) * self.wait_seconds) if is_waiting else before
         if seconds > self.wait_seconds:
             raise BusyError(seconds - self.wait_seconds)
 
