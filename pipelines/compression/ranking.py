@@ -37,7 +37,7 @@ def fastest(
 
 
 def _overlap(first: Tried, second: Tried) -> bool:
-    """Return whether the latency ranges of `one` and `other` over their rounds overlap."""
+    """Return whether the latency ranges of `first` and `second` over their rounds overlap."""
     if not first.latency_spread or not second.latency_spread:
         return False
     return second.latency_spread[0] <= first.latency_spread[1] and first.latency_spread[0] <= second.latency_spread[1]

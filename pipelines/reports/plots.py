@@ -14,6 +14,7 @@ from pipelines.reports.frontier import Point, frontier
 
 INK, SOFT, BLUE = "#6b7280", "#d1d5db", "#2563eb"  # readable on white and on black
 SHADES = (BLUE, "#f59e0b", "#10b981", "#a855f7", "#ef4444")  # the colors of splits
+LABEL = 30  # the most columns of a label
 
 
 @contextmanager
@@ -35,13 +36,16 @@ def confusion(table: list[list[int]], labels: list[str]) -> str:
     """A confusion matrix: gold labels down, predicted labels across; the shade of a cell is its share of the row."""
     counts = np.array(table)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    figure, axes = _figure(1.5 + 0.55 * len(labels), 1.2 + 0.5 * len(labels))
+    names = [run_tables.shortened(label, LABEL) for label in labels]
+    beyond = 0.1 * max(0, max(map(run_tables.width, names)) - 10)  # inches of the longest label; 10 columns have room
+    figure, axes = _figure(1.5 + 0.55 * len(labels) + beyond, 1.2 + 0.5 * len(labels) + 0.7 * beyond)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     for i, j in np.ndindex(*counts.shape):
         if counts[i, j]:
-            axes.text(j, i, str(counts[i, j]), ha="center", va="center", fontsize=8, color=_ink(shares[i, j]))
-    axes.set_xticks(range(len(labels)), labels, rotation=45, ha="right")
-    axes.set_yticks(range(len(labels)), labels)
+            ink = "white" if shares[i, j] > 0.5 else "black"
+            axes.text(j, i, str(counts[i, j]), ha="center", va="center", fontsize=8, color=ink)
+    axes.set_xticks(range(len(names)), names, rotation=45, ha="right")
+    axes.set_yticks(range(len(names)), names)
     axes.set_xlabel("predicted")
     axes.set_ylabel("gold")
     return _svg(figure)
@@ -263,7 +267,7 @@ def lengths_and_labels(quality: dict[str, Any]) -> str:
     left.set_xlabel("characters, from")
     left.set_ylabel("share of rows")
     left.legend(frameon=False, fontsize=8, labelcolor=INK)
-    right.set_yticks(range(len(labels)), labels)
+    right.set_yticks(range(len(labels)), [run_tables.shortened(label, LABEL) for label in labels])
     right.invert_yaxis()
     right.set_xlabel("rows")
     return _svg(figure)
@@ -284,10 +288,6 @@ def _figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
         for spine in panel.spines.values():
             spine.set_color(SOFT)
     return figure, axes
-
-
-def _ink(share: float) -> str:
-    return "white" if share > 0.5 else "black"
 
 
 def _svg(figure: Any) -> str:

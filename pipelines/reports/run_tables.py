@@ -149,6 +149,15 @@ def width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
+def shortened(text: str, most: int) -> str:
+    """`text`, cut with an ellipsis if it takes more than `most` columns."""
+    if width(text) <= most:
+        return text
+    while width(text) >= most:
+        text = text[:-1]
+    return f"{text}…"
+
+
 def _pad(text: str, columns: int, right: bool) -> str:
     space = " " * (columns - width(text))
     return space + text if right else text + space

@@ -124,7 +124,7 @@ def change(record: Metrics, teacher: Metrics | None) -> float | None:
 
 
 def difference(after: float, before: float) -> float:
-    """`own` - `other` in points of 0.01, rounded to hide float noise: 0.75 and 0.76 give exactly -1."""
+    """`after` - `before` in points of 0.01, rounded to hide float noise: 0.75 and 0.76 give exactly -1."""
     return round(100 * (after - before), 6)
 
 

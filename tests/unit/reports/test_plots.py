@@ -17,6 +17,16 @@ def test_a_picture_is_the_same_bytes_for_the_same_numbers() -> None:
     assert picture.startswith("<svg")
 
 
+@pytest.mark.parametrize("letter", ["x", "W", "日"])
+def test_a_long_label_leaves_room_for_the_matrix_and_the_names_of_its_axes(letter: str) -> None:
+    """matplotlib warns where there is none, and a warning is an error here."""
+    picture = plots.confusion([[5, 1], [2, 4]], [letter * 60, "b"])
+    assert {"predicted", "gold"} <= set(re.findall(r">([^<>]+)</text>", picture))
+    kept = letter * (14 if letter == "日" else 29)
+    assert picture.count(f">{kept}…<") == 2
+    plots.lengths_and_labels({"splits": {"a": {"rows": 1, "lengths": {"0": 1}, "labels": {letter * 900: 1}}}})
+
+
 def crowd(count: int) -> list[Point]:
     """A teacher and so many smaller runs, most of them in one corner."""
     return [
