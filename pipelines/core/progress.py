@@ -22,7 +22,8 @@ class Advance(Protocol):
 def say(message: str) -> None:
     """Print a line for the user to stderr; with --quiet nothing."""
     if not os.environ.get("BERTLINE_QUIET"):
-        print(printable(message, keep="\n\t"), file=sys.stderr, flush=True)
+        sys.stderr.write(printable(message, keep="\n\t") + "\n")  # at once: threads write lines of requests there too
+        sys.stderr.flush()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ OTHERS = 0o077  # the permissions that others must not have
 def lines(path: Path) -> list[str]:
     """The lines of a file of keys. Raises InputError if it cannot be read, or if other users may read it too."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # without the mark that Windows' editors begin a file with
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: the keys cannot be read ({error})") from None
     if path.stat().st_mode & OTHERS:

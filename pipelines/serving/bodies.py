@@ -88,8 +88,8 @@ class LimitedBodies:
 
     async def _read(self, scope: Any, receive: Any, body: bytearray) -> bool:
         """Read a body into `body`, and check it. Returns False if the client has gone; raises _RefusedError."""
-        encodings = [value for name, value in scope["headers"] if name.lower() == b"content-encoding"]
-        if encodings not in ([], [b"identity"]):
+        encodings = {value.strip().lower() for name, value in scope["headers"] if name.lower() == b"content-encoding"}
+        if encodings - {b"", b"identity"}:
             raise _RefusedError(
                 422, "the body is compressed; send it without Content-Encoding", True, "compressed body"
             )

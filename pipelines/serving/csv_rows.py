@@ -47,10 +47,13 @@ def columns(body: bytes, kind: str) -> frames.Columns:
 
 
 def _lines(text: str) -> Iterator[list[str]]:
-    """The lines that are not empty, as values. Raises InputError for a wrong quote."""
+    """The lines that are not empty, as values. Raises InputError for a wrong quote or a long value."""
     try:
         yield from (values for values in csv.reader(io.StringIO(text, newline=""), strict=True) if values)
     except csv.Error as error:  # its message has no text of the body
+        if "field limit" in str(error):
+            most = f"a text may have {limits.MAX_CHARACTERS}"
+            raise InputError(f"a value has over {csv.field_size_limit()} characters; {most}") from None
         raise InputError(f"the body is not CSV: {error}") from None
 
 

@@ -56,7 +56,7 @@ class Keys:
                 problems.append(f"{place}: line {number}: {problem}")
             else:
                 scopes = frozenset(words[2].split(",") if len(words) == 3 else [PREDICT])
-                keys[words[0]] = Key(words[0], hashlib.sha256(words[1].encode()).digest(), scopes)
+                keys[words[0]] = Key(words[0], _digest(words[1].encode()), scopes)
         if not keys and not problems:
             problems.append(f"{place}: no keys; write a line `NAME KEY` for each")
         if problems:
@@ -65,11 +65,15 @@ class Keys:
 
     def find(self, key: bytes) -> Key | None:
         """The entry of a key. Every entry is compared, so the time says nothing about the keys."""
-        digest, match = hashlib.sha256(key).digest(), None
+        digest, match = _digest(key), None
         for entry in self.keys:
             if hmac.compare_digest(entry.digest, digest):
                 match = entry
         return match
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
 
 
 def _problem(words: list[str], keys: dict[str, Key]) -> str:
@@ -81,7 +85,11 @@ def _problem(words: list[str], keys: dict[str, Key]) -> str:
     if len(words[1]) < LEAST:
         return f"the key of {words[0]} has {len(words[1])} characters; {LEAST} or more are expected"
     unknown = [scope for scope in (words[2].split(",") if len(words) == 3 else []) if scope not in SCOPES]
-    return choices("scope", unknown[0], SCOPES) if unknown else ""
+    if unknown:
+        return choices("scope", unknown[0], SCOPES)
+    digest = _digest(words[1].encode())
+    same = [key.name for key in keys.values() if key.digest == digest]
+    return f"{same[0]} and {words[0]} have the same key" if same else ""
 
 
 class RequireKey:
@@ -126,4 +134,5 @@ def _sent(headers: list[tuple[bytes, bytes]]) -> bytes:
     """The key of a request; empty without one."""
     values = {name.lower(): value for name, value in headers}
     kind, _, key = values.get(b"authorization", b"").partition(b" ")
-    return key.strip() if kind.lower() == b"bearer" else values.get(b"x-api-key", b"")
+    bearer = key.strip() if kind.lower() == b"bearer" else b""
+    return bearer or values.get(b"x-api-key", b"")

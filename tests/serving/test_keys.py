@@ -18,7 +18,7 @@ BODY = '{"rows": [{"text": "犬"}]}'.encode()
 
 def test_a_file_of_keys_is_read(tmp_path: Path) -> None:
     path = tmp_path / "keys"
-    path.write_text("\n".join(LINES))
+    path.write_text("\n".join(LINES[2:]), encoding="utf-8-sig")  # as Windows' editor writes it
     path.chmod(0o644)
     with pytest.raises(InputError, match=r"keys: other users may read the keys; run `chmod 600"):
         Keys.read(path)
@@ -38,6 +38,7 @@ def test_a_file_of_keys_is_read(tmp_path: Path) -> None:
 
 def test_every_wrong_line_is_named_without_its_key() -> None:
     lines = ["shop secretkey1", "a secretkey2345678 predict admin", f"b {SHOP} root", f"c {SHOP}", f"c {BOSS}"]
+    lines.append(f"d {SHOP} admin")
     with pytest.raises(InputError) as error:
         Keys.parse(lines, "keys")
     assert str(error.value).splitlines() == [
@@ -45,7 +46,9 @@ def test_every_wrong_line_is_named_without_its_key() -> None:
         "keys: line 2: 4 words; NAME KEY or NAME KEY SCOPES is expected",
         "keys: line 3: no scope 'root'; there are: admin, predict",
         "keys: line 5: the name c occurs twice",
+        "keys: line 6: c and d have the same key",
     ]
+    assert SHOP not in str(error.value)
     assert "secret" not in str(error.value)
     with pytest.raises(InputError, match="keys: no keys; write a line `NAME KEY` for each"):
         Keys.parse(["", "# none"], "keys")
@@ -69,8 +72,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+BOTH = {"Authorization": "Bearer ", "X-API-Key": SHOP}
+
+
 @pytest.mark.parametrize(
-    "header", [{"Authorization": f"Bearer {SHOP}"}, {"X-API-Key": SHOP}, {"authorization": f"bearer  {SHOP}"}]
+    "header", [{"Authorization": f"Bearer {SHOP}"}, {"X-API-Key": SHOP}, {"authorization": f"bearer  {SHOP}"}, BOTH]
 )
 def test_a_key_opens_every_protocol(address: str, header: dict[str, str]) -> None:
     assert raw_http.post(address, "/predict", BODY, header).status == 200

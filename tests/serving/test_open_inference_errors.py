@@ -249,6 +249,9 @@ def test_errors_before_a_route_have_the_protocols_shape(service: Service) -> Non
     packed_body = gzip.compress(json.dumps({"inputs": as_json("single")}).encode())
     zipped = ask(service.address, path, packed_body, Content_Encoding="gzip")
     assert (zipped.status, zipped.json) == (400, {"error": "the body is compressed; send it without Content-Encoding"})
+    for plain in ("", "Identity"):
+        body = json.dumps({"inputs": as_json("single")}).encode()
+        assert ask(service.address, path, body, Content_Encoding=plain).status == 200
 
 
 def test_a_missing_key_is_an_error_of_the_protocol(service: Service) -> None:

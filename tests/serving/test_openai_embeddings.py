@@ -60,7 +60,7 @@ def test_vectors_are_the_embedders(place: Place) -> None:
 
 
 def test_a_single_text(place: Place) -> None:
-    body = {"model": "mini", "input": TEXTS[0], "user": "someone"}
+    body = {"model": "mini", "input": TEXTS[0], "user": "someone", "encoding_format": None}
     (one,) = place.ask("/v1/embeddings", body)[1]["data"]
     assert one == place.ask("/v1/embeddings", {"model": "mini", "input": TEXTS})[1]["data"][0]
 

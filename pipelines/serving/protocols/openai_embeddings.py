@@ -27,7 +27,7 @@ class EmbeddingsRequest(Strict):
 
     input: Any = Field(examples=[["新型スマートフォンの発売日", "映画の公開日"]])  # a text or a list of texts
     model: str = Field(examples=["mini-ja"])
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = None  # by default numbers
     dimensions: Any = None  # refused
     user: str | None = None  # read by no one
 
@@ -106,7 +106,7 @@ def _texts(value: Any) -> list[str]:
     return texts
 
 
-def _written(vector: list[float], encoding: str) -> Any:
+def _written(vector: list[float], encoding: str | None) -> Any:
     """The vector with length 1: as numbers, or as its float32 values, lowest byte first, in base64."""
     numbers = embedding.unit(vector)
     return base64.b64encode(numbers.astype("<f4").tobytes()).decode() if encoding == "base64" else numbers

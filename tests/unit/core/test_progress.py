@@ -1,10 +1,12 @@
 """Lines of progress where there is no terminal."""
 
+import io
+import sys
 import time
 
 import pytest
 
-from pipelines.core.progress import PLAIN_SECONDS, progress
+from pipelines.core.progress import PLAIN_SECONDS, progress, say
 
 
 def test_a_rate_is_of_what_this_run_did(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,3 +20,18 @@ def test_a_rate_is_of_what_this_run_did(capsys: pytest.CaptureFixture[str], monk
             seconds += PLAIN_SECONDS / 3 + 5
             advance(10, "loss 1.0000")
         assert capsys.readouterr().err == f"training: 10 of 100 steps loss 1.0000, {rate}\n"
+
+
+def test_a_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two, a line of another thread, such as one of the request log, may come between them."""
+    written: list[str] = []
+
+    class Log(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            return len(text)
+
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    monkeypatch.setattr(sys, "stderr", Log())
+    say("a sentence")
+    assert written == ["a sentence\n"]
