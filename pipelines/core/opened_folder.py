@@ -18,7 +18,7 @@ READ: dict[str, tuple[type, ...]] = {
     "word_tokenizer_type": (str,),
     "subword_tokenizer_type": (str,),
     "mecab_kwargs": (dict,),
-    "do_lower_case": (bool,),
+    **dict.fromkeys(("do_lower_case", "strip_accents", "tokenize_chinese_chars"), (bool,)),
     "model_max_length": (int, float),
     "bertline": (dict,),
     "bertline_tokenizer": (str,),

@@ -147,7 +147,11 @@ def spaced_words(mecab: Any, text: str) -> str:
 
 
 def _spaced(text: str) -> str:
-    """The text with a space after each long run, since MeCab's time grows with the square of the run's length."""
+    """The text as MeCab gets it: a space for U+0000, where MeCab would stop, and one after each long run.
+
+    MeCab's time grows with the square of the run's length.
+    """
+    text = text.replace("\0", " ")
     return RUN.sub(r"\g<0> ", text) if len(text) >= LONG_RUN else text
 
 

@@ -1,4 +1,8 @@
-"""mecab_character: Japanese words by MeCab, then single characters, with the ids of BertJapaneseTokenizer."""
+"""mecab_character: Japanese words by MeCab, then single characters, with the ids of BertJapaneseTokenizer.
+
+Two differences: BertJapaneseTokenizer drops the rest of a text after U+0000, which is a space here; and white space
+that MeCab keeps (line ends, U+2028) is an unknown character there, and separates words here.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator

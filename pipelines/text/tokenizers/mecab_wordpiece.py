@@ -1,4 +1,7 @@
-"""mecab_wordpiece: Japanese words by MeCab, then WordPiece within each, with the ids of BertJapaneseTokenizer."""
+"""mecab_wordpiece: Japanese words by MeCab, then WordPiece within each, with the ids of BertJapaneseTokenizer.
+
+One difference: BertJapaneseTokenizer drops the rest of a text after U+0000; here U+0000 is a space.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

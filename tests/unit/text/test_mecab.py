@@ -46,6 +46,18 @@ def test_offsets_of_a_plain_sentence_are_its_words(loaded: mecab.MecabTokenizer)
     assert (spans.starts[0], spans.ends[-1]) == (1, 1)
 
 
+def test_a_text_goes_on_after_u0000(loaded: mecab.MecabTokenizer) -> None:
+    """MeCab takes a string of C, which ends there."""
+    text = "私は\0犬が好き。"
+    spans, spaced = loaded.encode_spans([text]), loaded.encode_spans([text.replace("\0", " ")])
+    assert spans.ids.values.tolist() == loaded.encode([text]).values.tolist() == spaced.ids.values.tolist()
+    assert (spans.starts.tolist(), spans.ends.tolist()) == (spaced.starts.tolist(), spaced.ends.tolist())
+    assert spans.ends[-1] == len(text)
+    words = loaded.words([text, text.replace("\0", " ")])
+    assert words is not None
+    assert words[0].tolist() == words[1].tolist()
+
+
 def test_a_tokenizer_that_is_loaded_again_maps_no_second_dictionary(tmp_path: Path) -> None:
     """fugashi never unmaps one: a process would grow with each tokenizer that it opens."""
     folder = tiny.tokenizer(tmp_path)

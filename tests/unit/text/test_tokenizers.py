@@ -16,7 +16,7 @@ from transformers import (
 from pipelines.data.corpora import livedoor
 from pipelines.data.formats.records import tsv
 from pipelines.data.formats.squad_json import questions
-from pipelines.text import tokenizer
+from pipelines.text import tokenizer, vocab
 from pipelines.text.tokenizers import bpe, mecab_character, mecab_wordpiece, unigram, wordpiece
 from tests.support import odd_texts, tiny
 from tests.support.places import MIRROR, ROOT, needs_mirror
@@ -49,6 +49,22 @@ def test_english_ids_are_the_references_own(lowercase: bool, tmp_path: Path) -> 
     for i, text in enumerate(some):
         ids = encoded.values[encoded.offsets[i] : encoded.offsets[i + 1]].tolist()
         assert ids == reference.encode(text, add_special_tokens=False), text
+
+
+@pytest.mark.parametrize("chinese", [True, False])
+@pytest.mark.parametrize("accents", [True, False, None])
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_settings_of_a_normalizer_are_read_as_transformers_reads_them(
+    lowercase: bool, accents: bool | None, chinese: bool, tmp_path: Path
+) -> None:
+    pieces = [*vocab.SPECIAL, "uber", "über", "Uber", "Über", "the", "犬", "猫", "犬猫", "##猫"]
+    config = {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase}
+    config |= {"strip_accents": accents, "tokenize_chinese_chars": chinese}
+    vocab.write(tmp_path, {piece: i for i, piece in enumerate(pieces)}, config)
+    text, reference = "Über the 犬猫", AutoTokenizer.from_pretrained(tmp_path)
+    ids = tokenizer.load(tmp_path).encode([text]).values.tolist()
+    assert ids == reference.encode(text, add_special_tokens=False)
+    assert wordpiece.whole(tmp_path).encode(text, add_special_tokens=False).ids == ids
 
 
 @pytest.mark.parametrize("plugin", [bpe, unigram, mecab_character], ids=lambda p: p.NAME)
