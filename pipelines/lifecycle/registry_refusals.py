@@ -107,11 +107,16 @@ def require_instead_of(name: str, state: State, instead_of: int | None) -> None:
 
 
 def taken_back(name: str, number: int, state: State) -> str:
-    """A sentence if the version was champion and a rollback went behind it; "" otherwise."""
+    """A sentence if a rollback ended the last time that the version was champion; "" otherwise.
+
+    A version that a promotion had replaced before the rollback was not what somebody took back.
+    """
     places = [place for place, entry in enumerate(state.entries) if entry.event.version == number]
     if not places or number in state.champions:
         return ""
-    back = next(entry.event for entry in state.entries[places[-1] + 1 :] if entry.event.action == "rollback")
+    back = state.entries[places[-1] + 1].event
+    if back.action != "rollback":
+        return ""
     return (
         f"refused: {name} version {number} was champion until {back.actor} rolled it back ({back.reason}); "
         f"--version {number} promotes it anyway"

@@ -78,17 +78,35 @@ def imported_by(line: str) -> str:
     return ended.stdout
 
 
-def test_a_version_that_a_rollback_made_champion_was_taken_back_by_the_next_one() -> None:
+def after(*changes: tuple[Action, int, str]) -> ledger_events.State:
+    """The state of a ledger of these events: action, version and actor."""
     rows: list[Kept] = []
-    promotions: list[tuple[Action, int, str]] = [("promote", number, "ann") for number in (1, 2, 3)]
-    for action, number, actor in (*promotions, ("rollback", 2, "ben"), ("rollback", 1, "eve")):
+    for action, number, actor in changes:
         known = ledger_events.replay(rows)
         event = Event(f"{len(rows)}", action, number, known.champion, *known.last, actor, f"to {number}")
         rows.append(Kept(len(rows) + 1, 1000, event.text()))
-    state = ledger_events.replay(rows)
+    return ledger_events.replay(rows)
+
+
+PROMOTIONS: list[tuple[Action, int, str]] = [("promote", number, "ann") for number in (1, 2, 3)]
+
+
+def test_a_version_that_a_rollback_made_champion_was_taken_back_by_the_next_one() -> None:
+    state = after(*PROMOTIONS, ("rollback", 2, "ben"), ("rollback", 1, "eve"))
     assert "until eve rolled it back (to 1)" in registry_refusals.taken_back("m", 2, state)
     assert "until ben rolled it back (to 2)" in registry_refusals.taken_back("m", 3, state)
     assert not registry_refusals.taken_back("m", 1, state)
+
+
+def test_a_rollback_takes_back_the_champion_alone_and_no_version_before_it() -> None:
+    state = after(*PROMOTIONS, ("rollback", 1, "bob"))
+    assert "until bob rolled it back (to 1)" in registry_refusals.taken_back("m", 3, state)
+    assert not registry_refusals.taken_back("m", 2, state)
+    again = after(
+        *PROMOTIONS, ("rollback", 1, "bob"), ("promote", 3, "ann"), ("promote", 4, "ann"), ("rollback", 1, "bob")
+    )
+    assert not registry_refusals.taken_back("m", 3, again)
+    assert registry_refusals.taken_back("m", 4, again)
 
 
 @pytest.mark.usefixtures("registered")
