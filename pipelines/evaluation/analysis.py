@@ -47,11 +47,13 @@ def slices(
 ) -> list[dict[str, Any]]:
     """{"slice": name, "rows": count, "score": number} for each slice of the kind and each slice from `patterns`.
 
-    The score is None where right answers would have 0, so that it says nothing about the model.
+    Those from `patterns` have their "pattern" too. The score is None where right answers would have 0, so that it says
+    nothing about the model.
     """
     best = best_of_rows(rows, task)
     return [
         {"slice": name, "rows": len(chosen), "score": value(chosen) if best(chosen) > 0 else None}
+        | ({"pattern": patterns[name]} if name in patterns else {})
         for name, chosen in rows_of_slices(rows, task, patterns, inputs).items()
     ]
 

@@ -128,10 +128,9 @@ def _compared(value: Sequence[OfRows], chosen: np.ndarray) -> dict[str, Any]:
 def _slices(runs: list[Run], value: list[OfRows], split: Split, gain: np.ndarray) -> list[dict[str, Any]]:
     """A line for each slice of the kind, each pattern of either run, and each label (its recall)."""
     targets, task = split.targets(), split.task
-    patterns = runs[0].patterns | runs[1].patterns
     lines = [
         {"slice": name, "metric": task.metric, "rows": len(rows)} | _compared(value, rows)
-        for name, rows in rows_of_slices(targets, task, patterns, split.parts()).items()
+        for name, rows in rows_of_slices(targets, task, _patterns(*runs), split.parts()).items()
     ]
     if task.labels and TARGETS[task.kind] == "label":
         recall = [_mean(row_scores.of(targets, run.answers, task)) for run in runs]
@@ -140,6 +139,16 @@ def _slices(runs: list[Run], value: list[OfRows], split: Split, gain: np.ndarray
             if len(rows := np.flatnonzero(gold == label)):
                 lines.append({"slice": label, "metric": "recall", "rows": len(rows)} | _compared(recall, rows))
     return lines
+
+
+def _patterns(first: Run, second: Run) -> dict[str, str]:
+    """The slices of both entries; the name of one that they define otherwise has the run beside it."""
+    every = first.patterns | second.patterns
+    for name in first.patterns.keys() & second.patterns.keys():
+        if first.patterns[name] != second.patterns[name]:
+            del every[name]
+            every |= {f"{name} ({run.name})": run.patterns[name] for run in (first, second)}
+    return every
 
 
 def _mean(scores: np.ndarray) -> OfRows:

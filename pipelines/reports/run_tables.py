@@ -1,6 +1,7 @@
 """Tables with a line per run: its kind, score, size and speed on this machine, as plain text and as Markdown."""
 
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,15 +60,24 @@ def classes(records: Sequence[Metrics]) -> Part:
 
 
 def slices(records: Sequence[Metrics]) -> Part:
-    """The task's metric on slices of the rows: a line for each slice of the first record, a column for each record."""
-    if not any(record.get("slices") for record in records):
+    """The task's metric on slices of the rows: a line for each slice of any record, a column for each record.
+
+    Where entries define a slice of one name by different patterns, the name has the first run of each beside it.
+    """
+    scores = [{(part["slice"], part.get("pattern")): part for part in r.get("slices", [])} for r in records]
+    first = {part: i for i, parts in reversed([*enumerate(scores)]) for part in parts}
+    every = [part for i, parts in enumerate(scores) for part in parts if first[part] == i]
+    if not every:
         return (), []
-    first = records[0]
-    scores = [{part["slice"]: part["score"] for part in record.get("slices", [])} for record in records]
     header = ("slice", "rows", *(f"{record['metric']} of {record['run']}" for record in records))
+    several = Counter(name for name, _ in every)
     lines: list[tuple[str, ...]] = [
-        (part["slice"], f"{part['rows']:,}", *(_cell(of_run.get(part["slice"])) for of_run in scores))
-        for part in first.get("slices", [])
+        (
+            part[0] if several[part[0]] == 1 else f"{part[0]} ({records[first[part]]['run']})",
+            f"{scores[first[part]][part]['rows']:,}",
+            *(_cell(of_run.get(part, {}).get("score")) for of_run in scores),
+        )
+        for part in every
     ]
     return header, lines
 

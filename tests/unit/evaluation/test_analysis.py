@@ -105,7 +105,7 @@ def test_a_slice_scores_as_its_rows_alone_would(kind: str) -> None:
     assert sum(part["rows"] for part in quarters) == COUNT
     picked = [i for i, text in enumerate(TEXTS) if len(text) >= 10]
     alone = score(rows.take(picked), answers.take(picked), task)["metrics"][task.metric]
-    assert slices[-1] == {"slice": "long", "rows": len(picked), "score": pytest.approx(alone)}
+    assert slices[-1] == {"slice": "long", "rows": len(picked), "score": pytest.approx(alone), "pattern": "x{10}"}
     names = {part["slice"] for part in slices}
     assert ({"an answer", "no answer"} <= names) == (kind == "span")
     assert ({"no entity", "1 entity", "2 or more"} <= names) == (kind == "tagging")

@@ -46,10 +46,12 @@ def write_rows(task: Task = TASK) -> Split:
     return Split(folder / "test.parquet", task)
 
 
-def evaluated(run: str, wrong: set[int], split: Split, size: int = 1_000_000, **params: Any) -> None:
+def evaluated(
+    run: str, wrong: set[int], split: Split, size: int = 1_000_000, katakana: str = "片", **params: Any
+) -> None:
     paths.model(run).mkdir(parents=True)
     provenance.write(paths.model(run), "finetune", params, [])
-    entry = Evaluate(task=split.task.name, slices={"katakana": "片"})
+    entry = Evaluate(task=split.task.name, slices={"katakana": katakana})
     with paths.fresh_folder(paths.predictions(run)) as out:
         split.write(lambda part: predicted(wrong).take(pa.array(map(int, part.column("id").to_pylist()))), out)
         record.save(run, "evaluate", entry, split, out, [split.path.parent], {}, how="full", model={"size_bytes": size})
@@ -85,6 +87,16 @@ def test_rows_params_slices_and_costs(runs: Split) -> None:
         "difference": pytest.approx(11 / 40), "verdict": "won", "interval": 0,
     }  # fmt: skip
     assert answer["costs"][0] == {"cost": "size_bytes", "first": 1_000_000, "second": 500_000}
+
+
+def test_slices_of_one_name_and_two_patterns_stand_apart(runs: Split) -> None:
+    evaluated("newer", {0, 50}, runs, katakana="^x")
+    slices = {line["slice"]: line for line in run_difference.difference("old", "newer")["slices"]}
+    assert "katakana" not in slices
+    of_old, of_newer = (slices[f"katakana ({run})"] for run in ("old", "newer"))
+    assert (of_old["rows"], of_newer["rows"]) == (40, 40)
+    assert of_old["difference"] == pytest.approx(21 / 40)
+    assert of_newer["difference"] == pytest.approx(-1 / 40)
 
 
 def test_the_other_way_round_what_was_won_is_lost(runs: Split) -> None:

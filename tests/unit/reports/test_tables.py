@@ -41,3 +41,20 @@ def test_markdown_has_a_row_for_each_run() -> None:
     assert lines[1] == "| --- | --- | --- | --- | ---: | ---: | ---: |"
     assert lines[2] == "| other | baseline | another | accuracy | 0.100 | 0.000 to 0.200 | 2.5 |"
     assert len(lines) == 5
+
+
+def test_slices_of_one_name_and_other_rows_stand_apart() -> None:
+    short = {"slice": "1 to 9 characters", "rows": 7, "score": 0.5}
+    osaka, kyoto = ({"slice": name, "rows": 2, "score": 0.5, "pattern": name} for name in ("osaka", "kyoto"))
+    o, nara = {**osaka, "rows": 3, "pattern": "o"}, {**kyoto, "rows": 1, "slice": "nara", "score": None}
+    parts = {"tickets": [short, osaka, kyoto], "words": [{**short, "score": 0.25}, o, nara]}
+    header, lines = run_tables.slices([{"run": run, "metric": "f1", "slices": of} for run, of in parts.items()])
+    assert header == ("slice", "rows", "f1 of tickets", "f1 of words")
+    assert lines == [
+        ("1 to 9 characters", "7", "0.500", "0.250"),
+        ("osaka (tickets)", "2", "0.500", "-"),
+        ("kyoto", "2", "0.500", "-"),
+        ("osaka (words)", "3", "-", "0.500"),
+        ("nara", "1", "-", "-"),
+    ]
+    assert run_tables.slices([{"run": "a", "metric": "f1"}]) == ((), [])
