@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from pipelines.core import params, paths
 from pipelines.core.errors import FindingsError, InputError, UsageError, shown
 from pipelines.core.schema import TARGETS
-from pipelines.data import appending, duplicates, file_form, split_rows
+from pipelines.data import appending, duplicates, file_form, own_tables, split_rows
 from pipelines.data.corpora import custom
 from pipelines.data.findings import Findings
 from pipelines.data.formats import encodings
 from pipelines.data.formats.records import Record, plain, records
-from pipelines.data.own_params import FORMATS, Params
+from pipelines.data.own_params import FORMATS, Labels, Params
 from pipelines.entries.prepare import Prepare
 
 SHOWN = 5  # places in a sentence
@@ -81,6 +81,7 @@ def add(file: Path, name: str, entry: Prepare, origin: str = "") -> Addition:
     addition = _target(file, raw, options, name)
     task = custom.task(raw, entry.task, options)
     there = _rows_there(raw, task, options, addition)
+    addition.after = addition.before.copy()
     findings = Findings([reason for reason in options.leave_out if reason != "broken"])
     _choose(addition, there, task, options, findings)
     try:
@@ -90,13 +91,7 @@ def add(file: Path, name: str, entry: Prepare, origin: str = "") -> Addition:
             raise
         addition.out["are broken"] = error.findings
     if addition.rows:
-        columns = {
-            *options.columns.values(),
-            *([options.split.column] if options.split and options.split.column else []),
-        }
-        with paths.fresh_file(_linked(addition.target)) as aside:
-            appending.append(addition.target, aside, addition.form, options, addition.rows, columns, file)
-            _count_after(addition, aside, there, task, options)
+        _append(addition, there, task, options)
     findings.tell(origin or str(file))
     return addition
 
@@ -149,7 +144,8 @@ def _choose(addition: Addition, there: _There, task: Any, options: Params, findi
         raise InputError(f"{file}: no table; CSV, TSV, JSONL, Parquet or xlsx is expected")
     if addition.form == "tsv" and file.suffix.lower() == ".tsv":  # quotes are characters, as in the corpus
         form = {key: value for key, value in form.items() if key != "delimiter"} | {"format": "tsv"}
-    described = options.model_copy(update={"encoding": "utf-8", "delimiter": ",", "files": {"train": ""}, **form})
+    update = {"encoding": "utf-8", "delimiter": ",", "files": {"train": ""}, "labels": _labels(addition, task, options)}
+    described = options.model_copy(update=update | form)
     fresh: dict[str, _Row] = {}
     for new in _read(file, task, described, findings):
         before = fresh[new.text].target if new.text in fresh else there.texts.get(new.text, ("", None))[1]
@@ -160,6 +156,9 @@ def _choose(addition: Addition, there: _There, task: Any, options: Params, findi
     similar = duplicates.similar_to([new.text for new in fresh.values()], there.test)
     opener = encodings.opener(described.encoding) or plain
     raw = dict(records(file, described.format, (), opener, described.delimiter, lambda _: None))
+    for place, record in raw.items():
+        if not own_tables.is_selected(record, options.where.get("train", {})):
+            addition.leave_out("are not of train (`where`)", place)
     for new, is_similar in zip(fresh.values(), similar, strict=True):
         if is_similar:
             addition.leave_out("are similar to a row of the test", new.place)
@@ -169,6 +168,15 @@ def _choose(addition: Addition, there: _There, task: Any, options: Params, findi
                 addition.labels[new.target] += 1
     if "id" in options.columns:
         _require_other_ids(addition, [fresh_row.id for fresh_row in fresh.values()], there)
+
+
+def _labels(addition: Addition, task: Any, options: Params) -> list[str] | Labels:
+    """The key `labels` for the new file. True is the label `True` of a CSV or TSV, in which it is written so."""
+    if addition.form not in ("csv", "tsv") or options.kind not in ("single", "pair"):
+        return options.labels
+    strip = isinstance(options.labels, Labels) and options.labels.strip
+    same = {label: label for label in task.labels}
+    return Labels(names=options.label_order, rename=same | options.renamed, strip=strip)
 
 
 def _read(file: Path, task: Any, described: Params, findings: Findings) -> Iterator[_Row]:
@@ -192,9 +200,23 @@ def _require_other_ids(addition: Addition, ids: list[str], there: _There) -> Non
         )
 
 
+def _append(addition: Addition, there: _There, task: Any, options: Params) -> None:
+    """Write the corpus's file with the new rows, and read it. Raises InputError, and leaves it as it is, if it fails."""
+    target = addition.target
+    columns = {*options.columns.values(), *([options.split.column] if options.split and options.split.column else [])}
+    with paths.fresh_file(_linked(target)) as aside:
+        appending.append(target, aside, addition.form, options, addition.rows, columns, addition.file)
+        try:
+            _count_after(addition, aside, there, task, options)
+        except InputError as error:  # it names a file that is gone
+            about = error.findings if isinstance(error, FindingsError) else [str(error)]
+            about = [sentence.replace(str(aside), f"{target} with the new rows") for sentence in about]
+            raise FindingsError(about, error.exit_status) from None
+
+
 def _count_after(addition: Addition, aside: Path, there: _There, task: Any, options: Params) -> None:
     """Read the file as `prepare` will, and count its rows. Raises what `prepare` would raise."""
-    addition.after, findings = addition.before.copy(), Findings(options.leave_out)
+    findings = Findings(options.leave_out)
     after = options.model_copy(update={"format": addition.form, "files": {"train": ""}})
     for split in after.splits:
         addition.after[split] = 0

@@ -7,6 +7,7 @@ import json
 import shutil
 import stat
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -123,14 +124,41 @@ def _line(record: Record, names: list[str], form: str, delimiter: str) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return value.isoformat() if isinstance(value, datetime) else str(value)  # as cells of a workbook are read
 
 
 def _parquet(target: Path, aside: Path, rows: Mapping[str, Record], file: Path) -> None:
+    """Write the table with more rows. Raises FindingsError for cells that its columns cannot hold."""
     schema = tables.open_parquet(target).schema_arrow
-    cells = [{name: record.get(name) for name in schema.names} for record in rows.values()]
-    try:
-        added = pa.Table.from_pylist(cells, schema=schema)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise InputError(f"{file}: its cells do not fit the columns of {target}: {error}") from None
+    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+    findings = []
+    for place, record in rows.items():
+        for column in schema:
+            cell = record.get(column.name)
+            try:
+                columns[column.name].append(_value(cell, column.type))
+            except (ValueError, TypeError, OverflowError, AttributeError, pa.ArrowException):
+                findings.append(f"{file}: {place}: {column.name} is {shown(cell)}; {target} has {column.type} there")
+    if findings:
+        raise FindingsError(findings)
+    added = pa.table([pa.array(columns[column.name], column.type) for column in schema], schema=schema)
     pq.write_table(pa.concat_tables([pq.read_table(target), added]), aside)
+
+
+def _value(cell: Any, kind: pa.DataType) -> Any:
+    """A cell for a column of the type. A text is read as what it writes: "600" is 600, and "" is no value.
+
+    Raises an error of Arrow, or ValueError for what Arrow would change: "007", 1.5 as an integer, a text as a list.
+    """
+    if not isinstance(cell, str) or kind in (pa.string(), pa.large_string()) or pa.types.is_dictionary(kind):
+        stored, value = pa.scalar(cell, kind), cell
+    else:
+        stored = pa.scalar(cell).cast(kind) if cell else pa.scalar(None, kind)
+        value = stored.as_py()
+    if stored.is_valid and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        number = stored.as_py()
+        if number != cell and str(number).lower() != str(cell).lower():
+            raise ValueError("another value")
+    return value

@@ -1,6 +1,6 @@
 """Rows of a corpus of your own from the records of a table: CSV, TSV, JSONL, Parquet or xlsx."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ def rows(path: Path, split: str, params: Params, findings: Findings) -> Iterator
     keys = _Keys(findings, params, split == params.first, _form(path, params) == "jsonl")
     for number, (at, record) in enumerate(_records(path, params, columns, findings)):
         cells = {name: str(declared.column(path, at, record, name)) for name in conditions}
-        if cells == {name: str(value) for name, value in conditions.items()}:
+        if is_selected(cells, conditions):
             any_taken = True
             row_id = f"{'row' if params.split else split}-{number}"
             try:
@@ -55,6 +55,11 @@ def rows(path: Path, split: str, params: Params, findings: Findings) -> Iterator
         raise InputError(f"{path}: no row has {conditions}; there are {', '.join(sorted(others))}")
     if name := keys.missing():
         raise InputError(f"{path}: {choices('column', name, record)}")
+
+
+def is_selected(cells: Mapping[str, Any], conditions: Mapping[str, Any]) -> bool:
+    """Return whether the cells have the values that `where` asks for."""
+    return all(str(cells[name]) == str(value) for name, value in conditions.items())
 
 
 class CellError(InputError):
@@ -172,8 +177,8 @@ def _target(value: Any, row: Record, params: Params, findings: Findings) -> Any:
     if params.kind == "tagging":
         entities = targets.entities(value, row["text"])
         return [{**entity, "label": params.renamed.get(entity["label"], entity["label"])} for entity in entities]
-    strips = isinstance(params.labels, Labels) and params.labels.strip and value not in params.renamed
-    if strips and isinstance(value, str) and value != value.strip():
+    strips = isinstance(params.labels, Labels) and params.labels.strip
+    if strips and isinstance(value, str) and value not in params.renamed and value != value.strip():
         findings.stripped(value)
         value = value.strip()
     return targets.label(value, params.renamed) if value != "" else None

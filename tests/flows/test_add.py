@@ -2,6 +2,8 @@
 
 import csv
 import json
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -243,4 +245,79 @@ def test_a_number_that_a_parquet_column_cannot_hold_is_told() -> None:
     pq.write_table(pa.Table.from_pylist(rows), "mine.parquet")
     Path("more.jsonl").write_text(json.dumps({**rows[0], "text": "quite new", "n": 10**25}) + "\n")
     entry("mine.parquet")
-    assert "more.jsonl: its cells do not fit the columns of mine.parquet" in added("more.jsonl", 1)
+    assert "more.jsonl: line 1: n is 10000000000000000000000000; mine.parquet has int64 there" in added("more.jsonl", 1)
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize("form", ["csv", "tsv"])
+def test_cells_that_are_no_text_are_written_as_the_corpus_has_them(form: str) -> None:
+    delimiter = "\t" if form == "tsv" else ","
+    rows = [
+        (text, str(i % 2 == 0), f"2026-02-{i % 28 + 1:02} 09:00:00", "1.50")
+        for i, (text, _) in enumerate(tickets.texts("en", 40))
+    ]
+    table(f"mine.{form}", [("text", "label", "day", "price"), *rows], delimiter=delimiter)
+    entry(f"mine.{form}", "split: {test: 0.2, by: time day}")
+    days = [datetime(2026, 1, 1, 9), datetime(2026, 3, 1, 9)]
+    new = {"text": ["quite new", "newer than new"], "label": [True, False], "day": days, "price": [Decimal("2.50")] * 2}
+    pq.write_table(pa.table(new), "march.parquet")
+    assert "2 rows are added" in added("march.parquet")
+    line = delimiter.join(("quite new", "True", "2026-01-01T09:00:00", "2.50"))
+    assert Path(f"mine.{form}").read_text().splitlines()[-2] == line
+    assert splits(f"mine.{form}")["quite new"] == "train"
+
+
+@pytest.mark.usefixtures("checkout")
+def test_rows_that_where_does_not_select_are_counted() -> None:
+    rows = [(*row, "TRAIN" if i % 4 else "TEST") for i, row in enumerate(tickets.texts("en", 60))]
+    table("mine.csv", [("text", "label", "part"), *rows])
+    entry("mine.csv", "files: {train: '', test: ''}, where: {train: {part: TRAIN}, test: {part: TEST}}")
+    fresh = [("quite new", "bug", "TRAIN"), ("very new", "bug", "TEST"), ("most new", "bug", "TEST")]
+    table("march.csv", [("text", "label", "part"), *fresh])
+    output = added("march.csv")
+    assert "march.csv: 2 rows are not of train (`where`), and are left out: line 3, line 4\n" in output
+    assert "mine.csv: 1 rows are added; train 45 -> 46, test 15 -> 15\n" in output
+
+
+@pytest.mark.usefixtures("checkout")
+def test_an_addition_of_nothing_leaves_the_counts_as_they_are() -> None:
+    rows = tickets.texts("en", 60)
+    table("mine.csv", [("text", "label"), *rows])
+    entry("mine.csv")
+    table("march.csv", [("text", "label"), *rows[:3]])
+    output = added("march.csv")
+    assert output.endswith("mine.csv: 0 rows are added\n")
+    answer = json.loads(commands.bertline("add", "march.csv", "--to", "mine", "--json").require(0).out)
+    assert answer["after"] == answer["before"] != {}
+
+
+@pytest.mark.usefixtures("checkout")
+def test_an_error_after_appending_names_no_file_that_is_gone() -> None:
+    rows = [(*row, f"2026-02-{i % 28 + 1:02}") for i, row in enumerate(tickets.texts("en", 60))]
+    table("mine.csv", [("text", "label", "day"), *rows])
+    entry("mine.csv", "split: {test: 0.2, by: time day}")
+    table("march.csv", [("text", "label", "day"), ("quite new", "bug", "soon")])
+    error = added("march.csv", 1)
+    assert "mine.csv with the new rows: split: line 62: the time is 'soon'" in error
+    assert ".partial" not in error
+
+
+@pytest.mark.usefixtures("checkout")
+def test_a_parquet_column_takes_the_text_of_its_values_alone() -> None:
+    rows = [{"text": text, "label": label, "n": 1, "price": 1.5, "day": datetime(2026, 2, 1), "of": ["a"]}
+            for text, label in tickets.texts("en", 40)]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(rows), "mine.parquet")
+    entry("mine.parquet")
+    names = ("text", "label", "n", "price", "day")
+    table("march.csv", [names, ("quite new", "bug", "600", "2.50", "2026-03-01 09:00:00"), ("new", "bug", "", "", "")])
+    assert "2 rows are added" in added("march.csv")
+    last = pq.read_table("mine.parquet").to_pylist()[-2:]
+    assert [*last[0].values()] == ["quite new", "bug", 600, 2.5, datetime(2026, 3, 1, 9), None]
+    assert [*last[1].values()] == ["new", "bug", None, None, None, None]
+    for name, cell, form in (("n", "007", "int64"), ("price", "2,50", "double"), ("day", "soon", "timestamp")):
+        table("april.csv", [("text", "label", name), ("newer", "bug", ""), ("newest", "bug", cell)])
+        assert f"april.csv: line 3: {name} is '{cell}'; mine.parquet has {form}" in added("april.csv", 1)
+    table("april.csv", [("text", "label", "of"), ("newer", "bug", "ab")])
+    assert "april.csv: line 2: of is 'ab'; mine.parquet has list" in added("april.csv", 1)
+    Path("april.jsonl").write_text(json.dumps({"text": "newer", "label": "bug", "n": 1.5}))
+    assert "april.jsonl: line 1: n is 1.5; mine.parquet has int64 there" in added("april.jsonl", 1)

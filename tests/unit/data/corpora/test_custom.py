@@ -133,6 +133,16 @@ def test_label_names_say_what_fractions_and_truths_are(tmp_path: Path) -> None:
     assert [row["label"] for row in rows] == ["yes", "one", "two", "z"]
 
 
+@pytest.mark.parametrize("label", [["a"], {"a": 1}])
+def test_a_label_that_is_a_list_or_an_object_is_a_broken_row(label: object, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"text": "x", "label": one}) for one in ("y", label, "z")))
+    for labels in (["y", "z"], {"names": ["y", "z"]}):
+        with pytest.raises(InputError, match=r"line 2: the label is .*; a text or a whole number is expected"):
+            read(path, labels=labels)
+        assert [row["label"] for row in read(path, labels=labels, leave_out=["broken"])] == ["y", "z"]
+
+
 def test_a_file_that_is_not_there_names_the_cure(checkout: Path) -> None:
     Path("a.csv").write_text("text,label\nx,a\ny,b\n")
     entry = {"corpus": "custom", "source": ".", "files": {"train": "a.csv", "test": "b.csv"}}
