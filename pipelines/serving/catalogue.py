@@ -23,6 +23,7 @@ from pipelines.serving.served_model import ServedModel
 from pipelines.serving.side_versions import Canary, Shadow
 from pipelines.serving.trial import Trial
 from pipelines.tracking import registry
+from pipelines.tracking.registry import Version
 
 FOLLOW_SECONDS = 10  # between two checks of the aliases
 
@@ -61,8 +62,7 @@ class Catalogue:
             opened: dict[str, ServedModel] = {}
             for name, source in sources.items():
                 same = self._sources.get(name) == source and name != opening
-                kept = self._of(name, source) if same else {}
-                models = kept or self._opened(name, source)
+                models = (self._of(name, source) if same else {}) or self._opened(name, source)
                 if twice := opened.keys() & models.keys():
                     raise InputError(f"two models have the name {min(twice)}; choose another")
                 opened |= models
@@ -78,6 +78,8 @@ class Catalogue:
         """
         self.require_changeable()
         with self._lock:
+            if name in self._models and name not in self._sources:  # it fills the masks of a folder
+                raise InputError(f"two models would have the name {name}; choose another")
             if not source.folder:
                 self._refusals.forget(source.version())
             self.serve(self._sources | {name: source}, opening=name)
@@ -206,8 +208,9 @@ class Catalogue:
 
     def _of(self, name: str, source: Source) -> dict[str, ServedModel]:
         """The models that are served for the source with this name: one, or the two of an encoder's folder."""
-        names = (name, served_model.filler(name)) if source.folder else (name,)
-        return {each: self._models[each] for each in names if each in self._models}
+        fills = served_model.filler(name)
+        names = (name, fills) if source.folder and fills not in self._sources else (name,)
+        return {served: self._models[served] for served in names if served in self._models}
 
     def _replace(self, models: dict[str, ServedModel], keep: bool = True) -> None:
         """Let these models answer from now on, and others only if `keep`. Each request sees all of a change, or none.
@@ -240,7 +243,7 @@ class Catalogue:
             models = ServedModel.open_folder(name, source.folder, source.runtime, self._threads)
         else:
             former = current if current and current.version.name == version.name else None
-            models = [self._certified(name, version, source.runtime, former)]
+            models = [self._certified(name, version, source, former)]
             if current:
                 self.swaps[name, "answers"] += 1
         say(
@@ -249,14 +252,12 @@ class Catalogue:
         )
         return {model.name: model for model in models}
 
-    def _certified(
-        self, name: str, version: registry.Version, runtime: str, current: ServedModel | None
-    ) -> ServedModel:
+    def _certified(self, name: str, version: Version, source: Source, current: ServedModel | None) -> ServedModel:
         """Open a version that may answer, on trial if it replaces `current`, another version of the same model.
 
-        Raises InputError, and notes the reason.
+        Raises InputError, and notes the reason if the source is served.
         """
-        folder, digest = Path(), ""
+        folder, digest, runtime = Path(), "", source.runtime
         try:
             self._refusals.require_new(version, runtime)
             folder = registry.folder(version, runtime)
@@ -267,9 +268,9 @@ class Catalogue:
             if isinstance(error, RefusedError) and digest:
                 self._refusals.add(version, runtime, folder, digest, error)
             refused = Refused(version.version, one_line(error))
-            if self._refused.get(name) != refused:  # it is looked at again and again
+            if self._sources.get(name) == source and self._refused.get(name) != refused:  # it is looked at repeatedly
                 self.swaps[name, "refused"] += 1
-            self._refused[name] = refused
+                self._refused[name] = refused
             raise InputError(str(error) if str(version) in str(error) else f"{version} is refused: {error}") from error
 
         def go_back(trial: Trial, cause: str) -> None:
@@ -277,8 +278,7 @@ class Catalogue:
             if trial.former:
                 self._take_back(name, model, trial.former, cause)
 
-        helps = current and model.reads_rows_of(current)
-        former = replace(current, trial=None, canary=None, shadow=None) if current and helps else None
+        former = current and model.reads_rows_of(current) and replace(current, trial=None, canary=None, shadow=None)
         return replace(model, digest=digest, trial=Trial(former, go_back) if former else None)
 
     def _take_back(self, name: str, current: ServedModel, former: ServedModel, cause: str) -> None:

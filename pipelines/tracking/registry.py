@@ -22,6 +22,7 @@ from pipelines.tracking.registry_snapshot import CHALLENGER
 PROFILE = "profile"  # the artifact that drift is measured against
 SMOKE = "smoke"  # the artifact with rows and the answers that the version gave them
 PAGE = 1000  # versions in one request
+LAST = 2**31 - 1  # the largest number that the column of a database may hold
 SAME = ("md5", "md5_onnx")  # tags: the digests of a version's folders
 TEACHERS = "teachers"  # the tag with the registered versions that a version was made from, as JSON
 # packages for opening a model and predicting; this project's code is stored with each version, as no index has it
@@ -150,6 +151,8 @@ def _version(client: MlflowClient, name: str, number: int) -> Version:
 def version(name: str, number: int) -> Version:
     """A version by its number. Raises InputError if there is none."""
     client = store.existing()
+    if number > LAST:
+        raise InputError(f"{name}: no version {number}")
     with store.explained(f"{name}: no version {number}"):
         return _version(client, name, number)
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from prometheus_client import generate_latest
 
-from pipelines.core.errors import UsageError
+from pipelines.core.errors import InputError, UsageError
 from pipelines.inference.predictor import Predictor
 from pipelines.serving import rollouts, side_versions
 from pipelines.serving.catalogue import Catalogue
@@ -112,6 +112,42 @@ def test_a_canary_and_a_shadow_of_registered_versions(address: str) -> None:
     assert model["shadow"]["rows"]["agreed"] >= 1
     counts = raw_http.get(address, "/metrics", ADMIN).body.decode()
     assert 'bertline_swaps_total{model="tiny",outcome="canary_ended"} 1.0' in counts
+
+
+@pytest.mark.slow
+def test_a_request_that_fails_changes_no_model(address: str) -> None:
+    before = raw_http.get(address, "/models", ADMIN).json()
+    number = "9" * 23
+    for body, why in (
+        ({"source": "tiny@2", "runtime": "gpu"}, "runtime: Input should be '', 'onnx' or 'torch'"),
+        ({"source": "tiny@3"}, "tiny version 3 is refused"),
+        ({"source": ""}, "source: String should have at least 1 character"),
+        ({"source": "@"}, "source: NAME, NAME@ALIAS or NAME@NUMBER is expected; folders are named when"),
+        ({"source": "tiny=."}, "source: NAME, NAME@ALIAS or NAME@NUMBER is expected; folders are named when"),
+        ({"source": f"tiny@{number}"}, f"tiny: no version {number}"),
+    ):
+        for name in ("tiny", "other"):
+            refused = put(address, f"/models/{name}", **body)
+            assert (refused.status, refused.json()["detail"][: len(why)]) == (422, why), name
+    assert raw_http.get(address, "/models", ADMIN).json() == before
+    assert "bertline_swaps_total{" not in raw_http.get(address, "/metrics", ADMIN).body.decode()
+
+
+@pytest.mark.slow
+def test_a_model_that_has_the_name_of_a_folder_s_masks_is_its_own(
+    version: Version, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    catalogue, folder = Catalogue(), exported.classifier(tmp_path_factory) / "onnx"
+    encoder = exported.encoder(tmp_path_factory) / "onnx"
+    with contextlib.closing(catalogue):
+        catalogue.serve({"single": Source("single", folder=folder), "mini": Source("mini", folder=encoder)})
+        catalogue.add("single.fill_mask", Source("tiny"))
+        catalogue.add("other", Source("tiny"))
+        catalogue.remove("single.fill_mask")
+        assert [model.name for model in catalogue] == ["single", "mini", "mini.fill_mask", "other"]
+        with pytest.raises(InputError, match=r"two models would have the name mini\.fill_mask; choose another"):
+            catalogue.add("mini.fill_mask", Source("tiny"))
+        assert not catalogue.swaps
 
 
 @pytest.fixture(scope="module")

@@ -33,8 +33,9 @@ class NewModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    source: str = Field(max_length=200, examples=["headlines@challenger"])  # NAME, NAME@ALIAS or NAME@NUMBER
-    runtime: str = Field("", max_length=20)  # onnx or torch; by default that of the version's tag
+    # NAME, NAME@ALIAS or NAME@NUMBER
+    source: str = Field(min_length=1, max_length=200, examples=["headlines@challenger"])
+    runtime: Literal["", "onnx", "torch"] = ""  # by default that of the version's tag
 
 
 New = TypeVar("New", bound=NewModel)
@@ -154,8 +155,9 @@ async def _read(schema: type[New], request: Request) -> New:
         body = schema.model_validate_json(await request.body())
     except ValidationError as error:
         raise InputError(request_bodies.sentence(error)) from None
-    if "=" in body.source:
-        raise InputError("source: a registered model is expected; folders are named when the service starts")
+    if "=" in body.source or not body.source.partition("@")[0].strip():
+        forms = "NAME, NAME@ALIAS or NAME@NUMBER is expected"
+        raise InputError(f"source: {forms}; folders are named when the service starts")
     return body
 
 
