@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
@@ -50,6 +51,18 @@ def has_room(server: ServerState) -> bool:
     return silent is not None
 
 
+class Parser(httptools.HttpRequestParser):
+    """A parser of requests. It stops behind the headers of one with `Upgrade`, as if this had no body."""
+
+    rest = b""  # what it left unread when it stopped
+
+    def feed_data(self, data: Any) -> None:
+        try:
+            super().feed_data(data)
+        except httptools.HttpParserUpgrade as stop:
+            self.rest = data[stop.args[0] :]
+
+
 class Connection(HttpToolsProtocol):
     """One connection of uvicorn, with these limits.
 
@@ -67,6 +80,12 @@ class Connection(HttpToolsProtocol):
         self._framing = 0  # bytes since the last part of the body: sizes of chunks, and trailers
         self._complete = True  # whether the last request has arrived as a whole
         self._waiting = waiting(self.server_state)
+        self._use_new_parser()
+
+    def _use_new_parser(self) -> None:
+        self.parser: Parser = Parser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
+        self._offers = False  # whether the parser stopped, as the request offers another protocol
 
     @property
     def _busy(self) -> bool:
@@ -96,12 +115,22 @@ class Connection(HttpToolsProtocol):
         elif not self._complete:
             self._framing += len(data)
         super().data_received(data)
+        while self._offers:  # RFC 9110, 7.8: a server may ignore `Upgrade`, but it has to read the body
+            data = self._head_without_offer() + self.parser.rest
+            self._use_new_parser()
+            super().data_received(data)
         if max(self._bytes, self._framing) <= HEAD_BYTES or self.transport.is_closing():
             return
         if self._busy or self._bytes <= HEAD_BYTES:  # an earlier request has no answer yet, or this one may have one
             self.transport.abort()
         else:
             self.refuse(431, f"the request's line and headers have more than {HEAD_BYTES:,} bytes")
+
+    def _head_without_offer(self) -> bytes:
+        """The line and headers of the request as the parser read them, without `Upgrade`."""
+        line = b"%b %b HTTP/%b\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        lines = (b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade")
+        return line + b"".join(lines) + b"\r\n"
 
     def on_message_begin(self) -> None:
         self._bytes, self._framing, self._complete = max(self._bytes, 0), 0, False
@@ -110,6 +139,9 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
+        self._offers = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if self._offers:
+            return
         self._bytes = -1
         if self._head:
             self._head.cancel()
@@ -120,6 +152,8 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._offers:
+            return
         self._complete = True
         if self._busy:
             self._done_waiting()
