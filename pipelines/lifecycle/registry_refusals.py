@@ -107,20 +107,19 @@ def require_instead_of(name: str, state: State, instead_of: int | None) -> None:
 
 
 def taken_back(name: str, number: int, state: State) -> str:
-    """A sentence if a rollback ended the last time that the version was champion; "" otherwise.
-
-    A version that a promotion had replaced before the rollback was not what somebody took back.
-    """
-    places = [place for place, entry in enumerate(state.entries) if entry.event.version == number]
-    if not places or number in state.champions:
+    """A sentence if the version was champion and a rollback went behind it; "" otherwise."""
+    champions: tuple[int, ...] = ()
+    sentence = ""
+    for entry in state.entries:
+        before, champions, back = champions, ledger_events.champions_after(champions, entry.event), entry.event
+        if number in before and number not in champions:
+            was = f"until {back.actor} rolled it back"
+            if before[-1] != number:
+                was = f"before {back.actor} rolled back behind it, to version {back.version}"
+            sentence = f"refused: {name} version {number} was champion {was} ({back.reason}); "
+    if not sentence or number in champions:
         return ""
-    back = state.entries[places[-1] + 1].event
-    if back.action != "rollback":
-        return ""
-    return (
-        f"refused: {name} version {number} was champion until {back.actor} rolled it back ({back.reason}); "
-        f"--version {number} promotes it anyway"
-    )
+    return f"{sentence}--version {number} promotes it anyway"
 
 
 def require_former(name: str, to: int, state: State) -> None:

@@ -203,7 +203,7 @@ class _Replay:
         if event.after in self.counted and self.counted[event.after].digest != event.digest:
             self._report(f"event {event.after} was changed after event {entry.number} named it")
         self.counted[entry.number], self.last = entry, entry.number
-        champions = _champions(self.champions, event)
+        champions = champions_after(self.champions, event)
         if event.removed and champions == self.champions:
             self.removals.append(entry)
         self.champions = champions
@@ -222,7 +222,7 @@ class _Replay:
         )
 
 
-def _champions(before: tuple[int, ...], event: Event) -> tuple[int, ...]:
+def champions_after(before: tuple[int, ...], event: Event) -> tuple[int, ...]:
     """The champions after an event: a promotion appends its version, a rollback cuts the list after its version."""
     if event.action == "rollback" and event.version in before:
         return before[: len(before) - before[::-1].index(event.version)]

@@ -98,15 +98,14 @@ def test_a_version_that_a_rollback_made_champion_was_taken_back_by_the_next_one(
     assert not registry_refusals.taken_back("m", 1, state)
 
 
-def test_a_rollback_takes_back_the_champion_alone_and_no_version_before_it() -> None:
+def test_a_version_behind_which_a_rollback_went_was_not_its_champion() -> None:
     state = after(*PROMOTIONS, ("rollback", 1, "bob"))
-    assert "until bob rolled it back (to 1)" in registry_refusals.taken_back("m", 3, state)
-    assert not registry_refusals.taken_back("m", 2, state)
-    again = after(
-        *PROMOTIONS, ("rollback", 1, "bob"), ("promote", 3, "ann"), ("promote", 4, "ann"), ("rollback", 1, "bob")
-    )
-    assert not registry_refusals.taken_back("m", 3, again)
-    assert registry_refusals.taken_back("m", 4, again)
+    assert "3 was champion until bob rolled it back (to 1)" in registry_refusals.taken_back("m", 3, state)
+    behind = "2 was champion before {} rolled back behind it, to version 1 (to 1)"
+    assert behind.format("bob") in registry_refusals.taken_back("m", 2, state)
+    twice = after(*PROMOTIONS, ("promote", 4, "ann"), ("rollback", 3, "ben"), ("rollback", 1, "eve"))
+    assert behind.format("eve") in registry_refusals.taken_back("m", 2, twice), "the first rollback left it"
+    assert not registry_refusals.taken_back("m", 2, after(*PROMOTIONS, ("rollback", 2, "ben"), ("promote", 3, "ann")))
 
 
 @pytest.mark.usefixtures("registered")
