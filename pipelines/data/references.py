@@ -6,7 +6,9 @@ from typing import Any
 
 from pipelines.core import params, paths, plugins
 from pipelines.core.errors import InputError, choices
+from pipelines.core.task import FILE, Task
 from pipelines.data.corpora import custom
+from pipelines.entries.parts.scored import OF_KIND
 
 Entries = Mapping[str, Mapping[str, Any]]  # section -> name -> entry, as `checking.check` returns them
 TRAIN = "train"  # the split that models are fitted on
@@ -26,6 +28,23 @@ def complaints(checked: Entries) -> Iterator[str]:
         for name, entry in checked[section].items():
             required = {"split": entry.split} | ({"task": TRAIN} if section == "baseline" else {})
             yield from _lacking(checked["prepare"], splits, entry.task, required, f"{section}.{name}")
+    for name, rules in checked["promote"].items():
+        if scored := checked["evaluate"].get(rules.run):
+            yield from of_gate(name, rules, scored)
+
+
+def of_gate(name: str, rules: Any, scored: Any) -> Iterator[str]:
+    """A sentence for each slice and label of a promote entry that its evaluate entry, or the rows made, do not have."""
+    for part in rules.slices:
+        if part not in scored.slices and not OF_KIND.fullmatch(part):
+            declare = f"declare it in evaluate.{rules.run}.slices"
+            yield f"promote.{name}.slices.{part}: {choices('slice', part, scored.slices)}; {declare}"
+    rows = paths.rows(scored.task)
+    if rules.classes and (rows / FILE).is_file():
+        labels = Task.load(rows).labels
+        for label in rules.classes:
+            if label not in labels:
+                yield f"promote.{name}.classes.{label}: {rows}: {choices('label', label, labels)}"
 
 
 def _trained(checked: Entries, splits: dict[str, tuple[str, ...]]) -> Iterator[str]:

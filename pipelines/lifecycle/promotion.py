@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.core import params, resources
-from pipelines.core.errors import InputError, one_line
+from pipelines.core.errors import InputError, UsageError, listed, one_line
 from pipelines.core.progress import say
+from pipelines.data import references
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.evaluation import gates
@@ -82,13 +83,15 @@ def promote(
     challenger, champion, known = _versions(name, version, instead_of)
     if outcome := _at_once(challenger, champion, known, version):
         return outcome
+    _require_possible(name, rules, entry)
     content = registry.content(challenger)  # before it is measured: what is entered is what was there then
     decision = _decide(challenger, champion, entry, rules, measurements)
     decision = _replayed(decision, challenger, champion, rules, measurements, replay_days)
     if known.champion and not champion:
         decision = gates.without_champion(decision, known.champion)
     verdict = {"gate": rules.gate, **decision.verdict()}
-    version_tags.describe(challenger, verdict)
+    if rules.gate != "off" or "verdict" not in challenger.tags:  # what was measured before stays with the version
+        version_tags.describe(challenger, verdict)
     passes = decision.passed or rules.gate != "enforce"
     if dry or not passes:
         return Outcome(False, decision.reasons, champion, would=passes)
@@ -96,6 +99,12 @@ def promote(
     event = Change(name, known, "promote", challenger, reason or why, verdict, content)
     event.enter(service)
     return Outcome(True, decision.reasons, challenger, changed=True)
+
+
+def _require_possible(name: str, rules: Promote, entry: Evaluate) -> None:
+    """Raise UsageError, before anything is measured, if a rule is about a slice or a label that cannot be there."""
+    if rules.gate != "off" and (wrong := [*references.of_gate(name, rules, entry)]):
+        raise UsageError(f"{params.FILE}: {listed(wrong)}")
 
 
 def unmeasured(name: str, version: int | None, instead_of: int | None) -> Outcome | None:
@@ -190,8 +199,11 @@ def _replayed(
     decision: gates.Decision, challenger: registry.Version, champion: registry.Version | None, rules: Promote,
     measurements: Measurements, days: int | None,
 ) -> gates.Decision:  # fmt: skip
-    """The decision with the replay of stored requests, if it is asked for and there is a champion."""
-    if not champion or rules.gate == "off" or (days is None and rules.max_changed is None):
+    """The decision with the replay of stored requests, if it is asked for, the gate is on and there is a champion."""
+    without = "the gate is off" if rules.gate == "off" else "" if champion else "there is no champion to replay against"
+    if without and days is not None:
+        say(f"--replay: {without}")
+    if not champion or without or (days is None and rules.max_changed is None):
         return decision
     replay = measurements.replay(challenger, champion, days or rules.replay_days, rules.tolerance)
     return gates.with_replay(decision, replay, rules.max_changed)

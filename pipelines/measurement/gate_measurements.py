@@ -37,7 +37,7 @@ def measure(folder: Path, entry: Evaluate, approved: bool) -> Measured:
     answers = predictions.column(SAYS[task.kind]).to_pylist()
     judged = task.with_(labels=_labels(task, answers))
     value, latency = metric_of_rows(targets, predictions, judged), cost.latency(predictor, split)
-    slices = analysis.slices(value, targets, task, entry.slices, split.parts()) if entry.slices else []
+    slices = analysis.slices(value, targets, task, entry.slices, split.parts())
     checks = behaviour_checks.check(predictor, split.parts, entry.behaviour)
     if provenance.sha256(split.path) != digest:
         raise InputError(f"{split.path}: a run replaced it while {folder} was measured on it; promote again")

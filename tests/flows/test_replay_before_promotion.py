@@ -14,6 +14,7 @@ from flows.promote import promote
 from pipelines.core import params, paths, tables
 from pipelines.core.errors import UsageError
 from pipelines.entries.promote import Promote
+from pipelines.evaluation import gates
 from pipelines.inference.predictor import Predictor
 from pipelines.lifecycle import history, promotion
 from pipelines.serving.request_store import FOLDER, RequestStore
@@ -76,6 +77,33 @@ def test_the_share_that_would_change_may_refuse_and_is_in_the_ledger(second: reg
     assert 0 < numbers["changed"] <= 24, "other weights answer otherwise"
     assert reason.removeprefix("passed: ") in history.plain(listed)
     assert json.loads(registry.version("tiny", 2).tags["verdict"])["replay"] == numbers
+
+
+@pytest.mark.slow
+def test_a_gate_that_is_off_leaves_the_verdict_and_says_that_nothing_is_replayed(
+    second: registry.Version, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET")
+
+    def dry() -> tuple[str, bool]:
+        promotion.promote("tiny", None, None, "", replay_days=7, dry=True)
+        tags = registry.version("tiny", second.version).tags
+        return tags["verdict"], "--replay: the gate is off\n" in capsys.readouterr().err
+
+    verdict, silent = dry()
+    assert json.loads(verdict)["replay"]["against"] == 1
+    assert not silent
+    rules("null, gate: off")
+    assert dry() == (verdict, True)
+    rules("null, slices: {osaka: 0.5}")
+    with pytest.raises(
+        UsageError, match=r"^params\.yaml: promote\.tiny\.slices\.osaka: no slice 'osaka'; there are: none"
+    ):
+        dry()
+    first = gates.Decision([])
+    enforced = params.entry("promote", "tiny", Promote)
+    assert promotion._replayed(first, second, None, enforced, promotion.Measurements(), 7) == first
+    assert capsys.readouterr().err == "--replay: there is no champion to replay against\n"
 
 
 def test_more_days_than_a_calendar_has_are_refused_before_anything_is_measured(checkout: Path) -> None:

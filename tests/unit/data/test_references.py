@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipelines.core import paths
 from pipelines.core.errors import UsageError
+from pipelines.core.task import Task
 from pipelines.data import references
 from pipelines.graph import checking
 from tests.support import commands
@@ -138,3 +140,18 @@ def test_the_split_that_chooses_the_weights_does_not_score_them(section: str, en
 def test_a_file_of_any_kind_and_format_that_is_not_there_is_named(kind: str, form: str) -> None:
     entry = {"corpus": "custom", "source": "mail", "kind": kind, "format": form, "files": {"train": "gone"}}
     assert complaints(prepare={"other": entry}) == ["prepare.other.files.train: mail/gone: no such file or folder"]
+
+
+@pytest.mark.usefixtures("place")
+def test_a_gate_names_slices_and_labels_that_there_are() -> None:
+    evaluate = {"it": {"task": "mail", "slices": {"kyoto": "京都"}}}
+    slices = {"kyoto": 0.5, "61 to 79 characters": 0.5, "osaka": 0.5}
+    promote = {"desk": {"run": "it", "slices": slices, "classes": {"x": 0.5, "z": 0.5}}}
+    declare = "promote.desk.slices.osaka: no slice 'osaka'; there are: kyoto; declare it in evaluate.it.slices"
+    assert complaints(evaluate=evaluate, promote=promote) == [declare]
+    rows = paths.rows("mail")
+    rows.mkdir(parents=True)
+    Task("mail", "single", ("x", "y"), "accuracy").save(rows)
+    label = f"promote.desk.classes.z: {rows}: no label 'z'; there are: x, y"
+    assert complaints(evaluate=evaluate, promote=promote) == [declare, label]
+    assert "params.yaml: promote.desk.slices.osaka: no slice" in commands.bertline("check").require(2).err

@@ -10,6 +10,7 @@ from sklearn.calibration import calibration_curve
 from pipelines.core import schema
 from pipelines.core.errors import UsageError
 from pipelines.core.task import Task
+from pipelines.entries.parts.scored import OF_KIND
 from pipelines.evaluation import analysis
 from pipelines.evaluation.prediction_scores import metric_of_rows, score
 
@@ -172,6 +173,10 @@ def test_the_slices_of_a_kind_hold_what_their_names_say() -> None:
     task, table, answers = CASES["span"]
     every = analysed(table, answers, task.with_(unanswerable=False))["slices"]
     assert [part["slice"] for part in every] == [f"{a} to {b} characters" for a, b in QUARTERS]
+    for kind in CASES:
+        names = rows(kind)
+        assert names
+        assert not [name for name in names if not OF_KIND.fullmatch(name)], "`bertline check` knows them"
 
 
 @pytest.mark.parametrize("kind", CASES)

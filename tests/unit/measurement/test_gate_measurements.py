@@ -44,3 +44,6 @@ def test_a_slice_without_a_score_has_0_in_the_gate(checkout: Path) -> None:
     pq.write_table(pa.table({"id": [*"abcdefgh"], "text": texts, "label": labels}), rows / "dev.parquet")
     entry = Evaluate(task="rows", split="dev", slices={"one label": f"^{tiny.LABELS[0]}"})
     assert gate_measurements.measure(folder, entry, approved=False).slices["one label"] == 0
+    of_kind = gate_measurements.measure(folder, Evaluate(task="rows", split="dev"), approved=False).slices
+    assert of_kind
+    assert all(name.endswith(" characters") for name in of_kind), "a gate may name them without a pattern"
