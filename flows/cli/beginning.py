@@ -1,7 +1,6 @@
 """The commands for a corpus of one's own: look at its files, write its entries, add rows; and an empty project."""
 
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,6 +58,7 @@ def _entered(
     snapshot: "Snapshot", name: str, text: str, label: str, into: Path, yes: bool, as_json: bool
 ) -> dict[str, Any]:
     """Inspect files, and write their entries into a params file; returns the answer of `new`."""
+    from flows.cli import text_inputs
     from pipelines.core import params
     from pipelines.data import inspection
     from pipelines.graph import new_entries
@@ -70,7 +70,7 @@ def _entered(
     sentences += inspection.sentences(seen)
     for sentence in sentences:
         tell(sentence, as_json)
-    if not yes and sys.stdin.isatty():
+    if not yes and text_inputs.is_terminal():
         seen = _confirmed(seen, paths, text, label, f"write the entries {name} into {into}?", as_json)
     for sentence in inspection.require_prepared(seen):
         tell(sentence, as_json)

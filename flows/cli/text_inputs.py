@@ -21,7 +21,7 @@ def rows(kind: str, words: list[str], columns: dict[str, str]) -> list[dict[str,
         columns: the names of a file's columns, by ours.
     """
     names = schema.INPUTS[kind]
-    if not words and sys.stdin.isatty():
+    if not words and is_terminal():
         raise UsageError("there is no text; write one after the model, name a file, or pipe lines into the command")
     if words in ([], [STDIN]):
         # as a file is read: other characters that end a line, such as U+2028, stand in texts of the web
@@ -50,6 +50,11 @@ def text(word: str) -> str:
     return "\n".join(line for _, line in records.lines(path))
 
 
+def is_terminal() -> bool:
+    """Return whether standard input is a terminal; it is None if whoever started the command has closed it."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
@@ -65,6 +70,8 @@ def _require_no_file_name(word: str) -> None:
 
 
 def _stdin() -> str:
+    if sys.stdin is None:
+        raise UsageError("standard input is closed; write a text, name a file, or pipe lines into the command")
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as error:

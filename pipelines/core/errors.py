@@ -91,7 +91,10 @@ def shown(value: object) -> str:
     """`repr` of a value, cut to 60 characters; the value may have any size, and may contain itself."""
     import reprlib
 
-    text = reprlib.repr(value)
+    try:
+        text = reprlib.repr(value)
+    except ValueError:  # an integer of more digits than Python writes, perhaps within a list
+        text = hex(value) if isinstance(value, int) else f"a {type(value).__name__} with a number of too many digits"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -1,5 +1,6 @@
 """New rows for a corpus of one's own: compared with the rows that are there, and appended to its file of train."""
 
+import os
 import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -50,8 +51,12 @@ class Addition:
 
 @dataclass(frozen=True)
 class _There:
-    """The rows of the corpus: plain text -> split and target; id -> split; the plain texts of the test."""
+    """The rows of the corpus: plain text -> split and target; id -> split; the plain texts of the test.
 
+    `status` is that of the file of train before it was read.
+    """
+
+    status: os.stat_result
     texts: dict[str, tuple[str, Any]]
     splits: dict[str, str]
     test: list[str]
@@ -116,6 +121,10 @@ def _target(file: Path, raw: Path, options: Params, name: str) -> Addition:
     return Addition(file, target, form)
 
 
+def _version(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def _linked(target: Path) -> Path:
     """The file behind a link; the link itself if that may not be written, as what DVC's links lead to."""
     file = target.resolve()
@@ -123,7 +132,7 @@ def _linked(target: Path) -> Path:
 
 
 def _rows_there(raw: Path, task: Any, options: Params, addition: Addition) -> _There:
-    there = _There({}, {}, [])
+    there = _There(addition.target.stat(), {}, {}, [])
     findings = Findings(options.leave_out)
     for split in options.splits:
         for row in custom.checked(raw, task, split, options, findings):
@@ -201,10 +210,12 @@ def _require_other_ids(addition: Addition, ids: list[str], there: _There) -> Non
 
 
 def _append(addition: Addition, there: _There, task: Any, options: Params) -> None:
-    """Write the corpus's file with the new rows, and read it. Raises InputError, and leaves it as it is, if it fails."""
+    """Write the corpus's file with the new rows. Raises InputError, and leaves it as it is, if it cannot be read."""
     target = addition.target
     columns = {*options.columns.values(), *([options.split.column] if options.split and options.split.column else [])}
     with paths.fresh_file(_linked(target)) as aside:
+        if _version(target.stat()) != _version(there.status):
+            raise InputError(f"{target}: it has changed meanwhile; nothing is added; run the command again")
         appending.append(target, aside, addition.form, options, addition.rows, columns, addition.file)
         try:
             _count_after(addition, aside, there, task, options)

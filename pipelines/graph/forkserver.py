@@ -238,7 +238,7 @@ def run(command: Command, parent: int) -> None:
     end_with_parent()
     if os.getppid() != parent:
         sys.exit("the process that runs the stages has ended")
-    log = os.open(command.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+    log = os.open(command.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)

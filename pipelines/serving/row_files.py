@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.core import secret_file
+
 TIME = "%Y%m%dT%H%M%S"  # of writing, in UTC; a file's name begins with it
 STALE_SECONDS = 3600.0  # a partial file this old belongs to a process that was killed
 
@@ -30,7 +32,8 @@ class RowFiles:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # rows may have texts
         partial = self.folder / f".{name}.{os.getpid()}"
         try:
-            pq.write_table(pa.Table.from_pylist(rows, self.schema), partial)
+            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, secret_file.OWNER_ONLY), "wb") as file:
+                pq.write_table(pa.Table.from_pylist(rows, self.schema), file)
             partial.rename(self.folder / name)
         finally:
             partial.unlink(missing_ok=True)

@@ -5,13 +5,14 @@ import json
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipelines.core import params
-from pipelines.data import appending
+from pipelines.data import additions, appending
 from pipelines.data.corpora import custom
 from tests.support import commands, tickets
 
@@ -321,3 +322,24 @@ def test_a_parquet_column_takes_the_text_of_its_values_alone() -> None:
     assert "april.csv: line 2: of is 'ab'; mine.parquet has list" in added("april.csv", 1)
     Path("april.jsonl").write_text(json.dumps({"text": "newer", "label": "bug", "n": 1.5}))
     assert "april.jsonl: line 1: n is 1.5; mine.parquet has int64 there" in added("april.jsonl", 1)
+
+
+@pytest.mark.usefixtures("checkout")
+def test_of_two_additions_at_once_the_later_is_told_to_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one ends between the reading of the corpus and the lock on its file."""
+    entry("mine.csv")
+    rows = tickets.texts("en", 60)
+    table("mine.csv", [("text", "label"), *rows[:40]])
+    table("first.csv", [("text", "label"), *rows[40:50]])
+    table("second.csv", [("text", "label"), *rows[50:]])
+    choose = additions._choose
+
+    def late(*arguments: Any) -> None:
+        monkeypatch.setattr(additions, "_choose", choose)
+        added("first.csv")
+        choose(*arguments)
+
+    monkeypatch.setattr(additions, "_choose", late)
+    assert "mine.csv: it has changed meanwhile; nothing is added; run the command again" in added("second.csv", 1)
+    assert "10 rows are added" in added("second.csv")
+    assert len(Path("mine.csv").read_text().splitlines()) == 61

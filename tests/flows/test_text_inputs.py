@@ -45,3 +45,14 @@ def test_a_misspelt_file_is_no_text(word: str) -> None:
 @pytest.mark.parametrize("word", ["What is in rows.csv", "end.", ".txt", "v1.2", "犬"])
 def test_a_text_with_a_dot_is_a_text(word: str) -> None:
     assert text_inputs.rows("single", [word], {}) == [{"text": word}]
+
+
+def test_a_closed_standard_input_is_no_terminal_and_has_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`bertline predict NAME <&-`, as some services start their programs."""
+    monkeypatch.setattr(sys, "stdin", None)
+    assert not text_inputs.is_terminal()
+    for words in ([], ["-"]):
+        with pytest.raises(UsageError, match="standard input is closed"):
+            text_inputs.rows("single", words, {})
+    with pytest.raises(UsageError, match="standard input is closed"):
+        text_inputs.text("-")

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -172,6 +173,14 @@ def test_rows_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     store.add({"text": ["a", "b"]}, Answered(SimpleNamespace(), [{}, {}], []))  # type: ignore[arg-type]
     store.close()
     assert store.rows == {"lost": 2}
+
+
+def test_another_user_reads_no_row_wherever_the_folder_is(tmp_path: Path) -> None:
+    """A folder that a person has made is open to others."""
+    tmp_path.chmod(0o755)
+    RowFiles(tmp_path, pa.schema({"text": pa.string()}), most_files=10).write([{"text": "犬"}])
+    assert [file.stat().st_mode & 0o777 for file in tmp_path.iterdir()] == [0o600]
+    assert stored(tmp_path) == [{"text": "犬"}]
 
 
 def test_old_files_and_those_beyond_the_bounds_are_deleted(tmp_path: Path) -> None:

@@ -30,3 +30,4 @@ def test_nothing_outlives_an_executor_that_has_not_heard_of_it_yet(checkout: Pat
         started = [shell, *shell.children(recursive=True)]
         assert len(started) > 1
     assert endings.alive_after(started, 5) == []
+    assert Path("log").stat().st_mode & 0o111 == 0, "a log is no program"
