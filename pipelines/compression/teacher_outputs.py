@@ -230,6 +230,7 @@ def _keep(context: Context, request: OutputRequest, arrays: dict[str, Array]) ->
     if _whole(done, about, arrays):
         return True
     context.cache.mkdir(parents=True, exist_ok=True)
+    done.unlink(missing_ok=True)  # an earlier request may have written the same files, which are emptied now
     files = {
         name: frozen_features.reserved(Path(array.file), array.kind, array.shape) for name, array in arrays.items()
     }

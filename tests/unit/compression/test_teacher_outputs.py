@@ -82,6 +82,21 @@ def test_the_teacher_is_asked_once_and_a_killed_run_takes_the_files_up(
     assert questions == [1, 1]
 
 
+def test_logits_of_a_cut_request_are_computed_again(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = context_of(checkout)
+    expected = np.array(teacher_outputs.ask(context).arrays["logits"].open())
+
+    def cut(*_: Any) -> Any:
+        raise KeyboardInterrupt
+        yield
+
+    with monkeypatch.context() as patched:
+        patched.setattr(teacher_outputs.frozen_features, "read_through", cut)
+        with pytest.raises(KeyboardInterrupt):
+            teacher_outputs.ask(context, ASKED)
+    assert np.array_equal(teacher_outputs.ask(context).arrays["logits"].open(), expected)
+
+
 @pytest.mark.parametrize("why", ["no room", "other machines", "numbers too large for float16"])
 def test_without_files_the_teacher_is_asked_at_every_step(
     why: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
