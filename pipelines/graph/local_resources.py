@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from pipelines.core import cpu, memory
@@ -22,10 +23,11 @@ def memory_gb() -> float:
 
 
 def gpus() -> tuple[str, ...]:
-    """The names of the GPUs, as in CUDA_VISIBLE_DEVICES."""
+    """The names of the GPUs, as in CUDA_VISIBLE_DEVICES, which ends at the first negative number, as for CUDA."""
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     if setting is not None:
-        return tuple(name for name in setting.split(",") if name.strip())
+        names = takewhile(lambda name: not name.strip().startswith("-"), setting.split(","))
+        return tuple(name for name in names if name.strip())
     return tuple(str(number) for number, _ in enumerate(GPUS.iterdir())) if GPUS.is_dir() else ()
 
 

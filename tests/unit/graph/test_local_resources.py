@@ -46,6 +46,9 @@ def test_the_environment_says_how_many_there_are(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,7")
     assert (cores(), gpus()) == (3, ("1", "7"))
+    for setting, names in (("-1", ()), ("1,-1,7", ("1",))):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
+        assert gpus() == names
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert cores() >= 1
