@@ -32,6 +32,8 @@ def exchange(model: PreTrainedModel, old: Tokenizer, new: Tokenizer) -> int:
         )
     sources = _sources(old, new)
     before = [table.detach().clone() for table in _tables(model)]
+    words: Any = model.get_input_embeddings()
+    padding = words.padding_idx  # XLNet has none
     # MobileBERT resizes one more matrix and does not take the option; all tables are overwritten anyway
     options = {} if backbones.backbone(model).by_piece else {"mean_resizing": False}
     model.resize_token_embeddings(new.vocab_size, **options)
@@ -40,7 +42,21 @@ def exchange(model: PreTrainedModel, old: Tokenizer, new: Tokenizer) -> int:
         for table, rows in zip(_tables(model), before, strict=True):
             means = nn.functional.embedding_bag(ids, rows.reshape(len(rows), -1), starts, mode="mean")
             table.copy_(means.reshape(table.shape))
+    if padding is not None:
+        _set_padding(model, padding, new.pad_id)
     return int((sources.lengths == 1).sum())
+
+
+@torch.no_grad()
+def _set_padding(model: PreTrainedModel, before: int, after: int) -> None:
+    """Set the padding's id, which has no gradient. RoBERTa's positions begin after it, so their table moves too."""
+    words: Any = model.get_input_embeddings()
+    words.padding_idx = after
+    encoder: Any = backbones.encoder(model)
+    if encoder.config.model_type == "roberta":
+        positions = encoder.embeddings.position_embeddings
+        encoder.embeddings.padding_idx = positions.padding_idx = after
+        positions.weight.copy_(positions.weight.roll(after - before, dims=0))
 
 
 def _tables(model: PreTrainedModel) -> list[torch.Tensor]:

@@ -1,5 +1,6 @@
 """Another vocabulary under a model: what both know stays, what is new begins as the mean of its pieces."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,33 @@ def test_a_text_of_shared_pieces_reads_as_before(family: str, tmp_path: Path) ->
     before, after = map(list, zip(*shared, strict=True))
     assert torch.allclose(logits[:, before], again[:, after], atol=1e-5)
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_another_id_of_the_padding_is_the_same_model(family: str, tmp_path: Path) -> None:
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef"]
+    old, new = (words(order, tmp_path / order[0]) for order in ([names[1], names[0], *names[2:]], names))
+    assert (old.pad_id, new.pad_id) == (1, 0)
+    model = pretrained.start(tiny.shape(family, tmp_path), tiny.SMALL[family], AutoModelForMaskedLM, old, 1).eval()
+    model.save_pretrained(tmp_path / "[UNK]")
+    changed = pretrained.start(tmp_path / "[UNK]", {}, AutoModelForMaskedLM, new, 1).eval()
+    changed.save_pretrained(tmp_path / "changed")
+    opened = AutoModelForMaskedLM.from_pretrained(tmp_path / "changed")
+    row = torch.tensor([[2, 5, 7, 3, 0, 0]])
+    mask = (row != 0).long()
+    with torch.inference_mode():
+        before = model(input_ids=torch.where(row == 0, 1, row), attention_mask=mask).logits[:, :4, 2:]
+        after, again = (m(input_ids=row, attention_mask=mask).logits[:, :4, 2:] for m in (changed, opened))
+    assert torch.allclose(after, before, atol=1e-6)
+    assert torch.equal(again, after)
+    assert changed.get_input_embeddings().padding_idx == changed.config.pad_token_id == 0
+
+
+def words(names: list[str], folder: Path) -> text_tokenizer.Tokenizer:
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(names))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+    return text_tokenizer.load(folder)
 
 
 def ids(tokenizer: text_tokenizer.Tokenizer) -> torch.Tensor:
