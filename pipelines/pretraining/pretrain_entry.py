@@ -39,7 +39,7 @@ def pretrain(key: str, entry: Pretrain, target: Path, resources: Resources) -> d
     say(f"pretrain {key}: {len(train):,} steps, {train.padding:.1%} of their tokens are padding")
     curve: list[tuple[int, dict[str, float]]] = []
     plugin = f"objectives/{entry.objective}"
-    with fitting("pretrain", key, resources, plugin=plugin) as fit, paths.fresh_folder(target) as out:
+    with fitting("pretrain", key, resources, provenance.digest(data), plugin) as fit, paths.fresh_folder(target) as out:
         around = objective.around(model, options)
         loss = losses.Pretraining(objective.predict, compares_rows)
         fit(around, loss, train, entry, report=lambda *point: curve.append(point), watch=watch)

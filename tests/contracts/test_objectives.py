@@ -256,6 +256,21 @@ def test_held_out_text_that_is_too_short_leaves_out_its_scores(
     assert re.search(line, capsys.readouterr().err)
 
 
+def test_a_killed_run_is_not_resumed_with_another_held_out_text(
+    text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patched, pytest.raises(AttributeError, match="save"):
+        patched.delattr(pretrain_entry.folder, "save")
+        pretrained_by("mlm", text, Resources())
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    paths.encoded("t").rename(text)
+    paths.encoded("t").parent.rmdir()
+    table = tables.read(text / "test.parquet")
+    tables.write(text / "test.parquet", iter(table.slice(len(table) // 2).to_batches()), table.schema)
+    pretrained_by("mlm", text, Resources())
+    assert "training starts from the beginning" in capsys.readouterr().err
+
+
 def test_whole_words_of_a_vocabulary_without_marks_are_refused_before_any_work(text: Path) -> None:
     tiny.tokenizer(text / "tokenizer", name="mecab_character")
     with pytest.raises(InputError, match=r"^whole_word: this vocabulary does not mark words"):
