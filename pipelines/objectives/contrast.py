@@ -1,9 +1,9 @@
 """contrast: contrastive learning of text vectors, together with masked tokens.
 
 Masked tokens alone do not teach an encoder to represent a whole text. Here the vector of a text is the mean of its
-token states. It must be closer to the vector of its partner text than to the vectors of all other texts in the batch.
-The two texts are segments of one document (Giorgi et al. 2021, DeCLUTR), or a positive pair, such as a title and a
-passage (Wang et al. 2022, E5).
+token states. The vector of a first text must be closer to that of its partner than to those of the second texts of all
+other rows in the batch. The two texts are segments of one document (Giorgi et al. 2021, DeCLUTR), or a positive pair,
+such as a title and a passage (Wang et al. 2022, E5).
 """
 
 from typing import Any
