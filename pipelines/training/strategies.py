@@ -52,18 +52,27 @@ def _group(parameters: list[nn.Parameter], rate: float) -> Group:
 
 
 def train_mode(model: nn.Module) -> None:
-    """Switch dropout on, except in layers that do not train: a frozen layer then gives the same features every time."""
+    """Switch dropout on, except in layers that do not train: a frozen layer then gives the same features every time.
+
+    If the embeddings do not train, nor does the dropout of XLNet, and of DeBERTa's convolution, outside the layers.
+    """
     model.train()
-    for part in (*backbones.embeddings(model), *backbones.layers(model)):
-        if not any(p.requires_grad for p in part.parameters()):
-            part.eval()
+    embeddings, layers = backbones.embeddings(model), backbones.layers(model)
+    if not any(_trains(part) for part in embeddings):
+        backbones.encoder(model).eval()
+    for part in (*embeddings, *layers):
+        part.train(_trains(part))
+
+
+def _trains(part: nn.Module) -> bool:
+    return any(p.requires_grad for p in part.parameters())
 
 
 def describe(model: nn.Module) -> str:
     """A sentence with the number of parameters that train, the number of all parameters, and the parts that train."""
     parts = {"embeddings": backbones.embeddings(model)}
     parts |= {f"layer {i}": [layer] for i, layer in enumerate(backbones.layers(model), start=1)}
-    trains = [name for name, modules in parts.items() if any(p.requires_grad for m in modules for p in m.parameters())]
+    trains = [name for name, modules in parts.items() if any(_trains(part) for part in modules)]
     total = sum(p.numel() for p in model.parameters())
     train = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return f"{train:,} of {total:,} parameters train: {', '.join([*trains, 'head'])}"
