@@ -56,11 +56,6 @@ class Job:
         return self.watch is not None and step * count // steps > (step - 1) * count // steps
 
     @property
-    def best(self) -> Path:
-        """The file that keeps the best weights so far."""
-        return self.checkpoint.with_suffix(".best.pt")
-
-    @property
     def halved(self) -> Path:
         """A file with the fingerprint of the job whose batches in `accumulate` parts did not fit into memory."""
         return self.checkpoint.with_suffix(".halved")
@@ -111,12 +106,13 @@ class Training:
         self.model = job.model.to(self.device)
         self.attention: attention_kernels.Attention | attention_kernels.Given = attention_kernels.Given()
         groups = job.groups(self.model) if job.groups else optim.all_parameters(self.model, job.params.learning_rate)
-        self.optimizer = optim.optimizer(groups, job.params)
+        self.optimizer = optim.optimizer(self.model, groups, job.params)
         self.trained = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.peaks = [group["lr"] for group in self.optimizer.param_groups]
         self.parts = job.params.accumulate * (2 if resuming.marked(job.halved, fingerprint) else 1)
         self.unread = unread.Unread()
         self.now = resuming.resume(job.checkpoint, fingerprint, self.model, self.optimizer, self.device)
+        self.saved_file = self.now.best_file  # the best weights of the last checkpoint, which must stay
         self.wrapped: nn.Module = _WithLoss(self.model, job.loss)
         if self.world > 1:
             # a loss may not use every parameter, such as a pooler that the head does not read; buffers hold what
@@ -135,50 +131,49 @@ class Training:
             say(f"{job.checkpoint}: training resumes after step {now.step:,}")
         with progress("training", steps, "steps", now.step) as advance:
             while now.step < steps:
-                due = time.monotonic() - saved >= job.checkpoint_seconds
-                enough = bool(job.params.patience) and now.stale >= job.params.patience
                 batch = job.batches[now.step]
-                losses, due, enough = self.step(batch, due, enough)
+                losses, due = self.step(batch, time.monotonic() - saved >= job.checkpoint_seconds)
                 tokens += batch.get("attention_mask", next(iter(batch.values()))).numel()
                 now.step += 1
-                if self._note(losses, enough):
+                if self._note(losses):
                     speed = tokens / (time.monotonic() - started)
                     advance(now.step, f"loss {now.curve[-1][1]['loss']:.4f}, {speed:,.0f} tokens/s")
-                    if job.watch and self.rank == 0 and not enough:
-                        self._evaluate()
-                if enough:
-                    now.step = steps  # the score has not improved for `patience` evaluations
+                if job.watches(now.step) and self._evaluate():
+                    now.step = steps
                 if due or now.step == steps:
                     if self.rank == 0:
                         self._save()
                     heartbeat({"step": now.step, "loss": losses[max(losses)]})
                     saved = time.monotonic()
 
-    def _note(self, losses: dict[int, float], enough: bool) -> bool:
+    def _note(self, losses: dict[int, float]) -> bool:
         """Add the losses of the steps that were read to the curve; return whether it has a new point."""
         now, points = self.now, len(self.now.curve)
         for step, loss in losses.items():
             del self.unread[step]
             now.seen.append(loss)
-            if self._at_point(step + 1) or (enough and step + 1 == now.step):
+            if self._at_point(step + 1):
                 now.curve.append([step + 1, {"loss": sum(now.seen) / len(now.seen)}])
                 now.seen = []
         return len(now.curve) > points
 
-    def step(self, batch: Batch, due: bool = False, enough: bool = False) -> tuple[dict[int, float], bool, bool]:
-        """Update the weights from one batch; if a GPU's memory does not hold it, compute it in twice as many parts."""
+    def step(self, batch: Batch, due: bool = False) -> tuple[dict[int, float], bool]:
+        """Update the weights from one batch; if a GPU's memory does not hold it, compute it in twice as many parts.
+
+        Returns the mean losses of the steps that are read now, and whether any worker found a checkpoint due. Workers
+        agree on it here, because all must call Ray's report equally often. If no loss is read at this step, it is
+        False, and the host does not wait for a GPU.
+        """
         while True:
             with suppress(torch.OutOfMemoryError):  # its traceback keeps the memory in use, until it is dropped
-                return self._update(batch, due, enough)
+                read = self._gradients(batch, due)
+                break
             self._halve()
+        self._move()
+        return read
 
-    def _update(self, batch: Batch, due: bool, enough: bool) -> tuple[dict[int, float], bool, bool]:
-        """Update the weights once: the workers share the batch, and each computes its share in `parts`.
-
-        Returns the mean losses of the steps that are read now, whether any worker found a checkpoint due, and whether
-        any found the training complete. Workers agree on both here, because all must call Ray's report equally often.
-        If no loss is read at this step, both are False, and the host does not wait for a GPU.
-        """
+    def _gradients(self, batch: Batch, due: bool) -> tuple[dict[int, float], bool]:
+        """Compute the gradients of one update: the workers share the batch, and each computes its share in `parts`."""
         params, step = self.job.params, self.now.step
         for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
             group["lr"] = peak * optim.factor(step, len(self.job.batches), params)
@@ -192,20 +187,26 @@ class Training:
             expect(None if alone else batch)
         sums = self._backward(mine, step, alone)
         if self.world > 1:
-            flags = sums.new_tensor([due, enough]) if reads else sums.new_zeros(2)
-            sums = torch.cat([sums, flags])
+            sums = torch.cat([sums, sums.new_full((1,), due and reads)])
             dist.all_reduce(sums)
-            due, enough = map(bool, sums[2:].tolist()) if reads else (False, False)
+            due = reads and bool(sums[2])
         everything = sums[1].clamp(min=1)
         self.unread[step] = sums[0] / everything
         losses = self.unread.read(self.job.batches) if reads else {}
         # DistributedDataParallel averages gradients over workers: undo that, and divide by the count of all workers
         scale = optim.scale if self.waits else optim.scale_there
         scale(self.trained, 1.0 if alone else self.world / everything, params.max_grad_norm)
-        self.optimizer.step()
+        return losses, due and reads
+
+    def _move(self) -> None:
+        """Move the weights by their gradients, once: a second attempt would move some of them twice."""
+        try:
+            self.optimizer.step()
+        except torch.OutOfMemoryError as error:
+            advice = "the optimizer's state does not fit into memory; set optimizer to sgd, or train a smaller model"
+            raise (torch.OutOfMemoryError(advice) if self.world > 1 else InputError(advice)) from error
         if self.job.after_step:
             self.job.after_step(self.model)
-        return losses, due and reads, enough and reads
 
     def _backward(self, mine: list[parts.Part], step: int, alone: bool) -> torch.Tensor:
         """Add up the gradients of the parts; return the summed loss and the count, (2,) float64 on the device."""
@@ -225,9 +226,7 @@ class Training:
     def _reads(self, step: int) -> bool:
         """Return whether the host waits for this step's loss: always on a CPU, on a GPU if something depends on it."""
         job, after = self.job, step + 1
-        if self.waits or after % unread.MOST == 0 or after == len(job.batches):
-            return True
-        return job.watches(after) or job.watches(step)
+        return self.waits or after % unread.MOST == 0 or after == len(job.batches) or job.watches(after)
 
     def _seed(self, number: int) -> None:
         """Seed this device alone: torch.manual_seed also stores a stack trace for every kind of absent device."""
@@ -255,28 +254,35 @@ class Training:
         steps = len(self.job.batches)
         return self.job.watches(step) or step % max(1, steps // CURVE_POINTS) == 0 or step == steps
 
-    def _evaluate(self) -> None:
-        """Call `watch` if it is due, and save the weights if they have the best score."""
+    def _evaluate(self) -> bool:
+        """Call `watch`, and save the weights if they have the best score; return whether training ends here.
+
+        It ends if the score has not improved for `patience` evaluations. Only the first worker has the scores.
+        """
         now, job = self.now, self.job
-        if not job.watches(now.step):
-            return
-        assert job.watch is not None
-        scores = watched(self.model, job.watch)
-        now.curve[-1][1] |= scores
-        if not job.select:
-            return
-        now.stale += 1
-        if scores[job.select] > now.best:
-            now.best, now.stale = scores[job.select], 0
-            resuming.write(self.model.state_dict(), job.best)
+        if self.rank == 0:
+            assert job.watch is not None
+            scores = watched(self.model, job.watch)
+            now.curve[-1][1] |= scores
+            now.stale += bool(job.select)
+            if job.select and scores[job.select] > now.best:
+                now.best, now.stale, now.best_file = scores[job.select], 0, 1 - self.saved_file
+                resuming.write(self.model.state_dict(), resuming.best_weights(job.checkpoint, now, self.fingerprint))
+        if self.world > 1:
+            stale = torch.tensor(now.stale, device=self.device)
+            dist.broadcast(stale, 0)
+            now.stale = int(stale)
+        return 0 < job.params.patience <= now.stale
 
     def _save(self) -> None:
         """Write a checkpoint; the last one holds the best weights. Only at the last one a full disk raises OSError."""
         job, last = self.job, self.now.step == len(self.job.batches)
         if job.select and last:
-            self.model.load_state_dict(torch.load(job.best, map_location=self.device, weights_only=True))
+            best = resuming.best_weights(job.checkpoint, self.now, self.fingerprint)
+            self.model.load_state_dict(torch.load(best, map_location=self.device, weights_only=True))
         try:
             resuming.save(job.checkpoint, self.now, self.model, self.optimizer, self.fingerprint)
+            self.saved_file = self.now.best_file
         except OSError as error:
             if last:
                 raise

@@ -16,20 +16,22 @@ def all_parameters(model: nn.Module, learning_rate: float) -> list[Group]:
     return [{"params": [p for p in model.parameters() if p.requires_grad], "lr": learning_rate}]
 
 
-def optimizer(groups: list[Group], params: Fit) -> torch.optim.Optimizer:
+def optimizer(model: nn.Module, groups: list[Group], params: Fit) -> torch.optim.Optimizer:
     """AdamW or SGD over `groups`. Biases and norms have no weight decay, as in the code of Devlin et al. 2018."""
-    split = [part for group in groups for part in _split_decay(group, params.weight_decay)]
+    # XLNet's biases have two dimensions: heads and width
+    biases = {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
+    split = [part for group in groups for part in _split_decay(group, biases, params.weight_decay)]
     if params.optimizer == "sgd":
         return torch.optim.SGD(split, lr=params.learning_rate, momentum=params.momentum)
     return torch.optim.AdamW(split, lr=params.learning_rate, fused=True)
 
 
-def _split_decay(group: Group, weight_decay: float) -> list[Group]:
-    matrices = [p for p in group["params"] if p.dim() > 1]
-    vectors = [p for p in group["params"] if p.dim() <= 1]
+def _split_decay(group: Group, biases: set[int], weight_decay: float) -> list[Group]:
+    matrices = [p for p in group["params"] if p.dim() > 1 and id(p) not in biases]
+    others = [p for p in group["params"] if p.dim() <= 1 or id(p) in biases]
     parts = [
         {**group, "params": matrices, "weight_decay": weight_decay},
-        {**group, "params": vectors, "weight_decay": 0.0},
+        {**group, "params": others, "weight_decay": 0.0},
     ]
     return [part for part in parts if part["params"]]
 

@@ -25,12 +25,18 @@ class Progress:
     seen: list[float] = field(default_factory=list)  # losses since the curve's last point
     best: float = float("-inf")  # score of the best weights so far
     stale: int = 0  # evaluations since the best score
+    best_file: int = 0  # 0 or 1: the best weights are in one of two files, so those of the last checkpoint stay
 
 
 def save(path: Path, now: Progress, model: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: str) -> None:
     """Replace the checkpoint at `path`. Raises OSError, and keeps the old one, if it cannot be written."""
     weights = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
     write({**asdict(now), **weights, "fingerprint": fingerprint}, path)
+
+
+def best_weights(path: Path, now: Progress, fingerprint: str) -> Path:
+    """The file of the best weights so far, beside the checkpoint at `path`; no other job writes it."""
+    return path.with_suffix(f".best-{fingerprint[:8]}-{now.best_file}.pt")
 
 
 def load(path: Path, fingerprint: str, device: torch.device | str = "cpu") -> dict[str, Any] | None:
@@ -42,7 +48,10 @@ def load(path: Path, fingerprint: str, device: torch.device | str = "cpu") -> di
         return None
     try:
         state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-        if not isinstance(state, dict) or not {"fingerprint", "model", "optimizer"} <= state.keys():
+        if (
+            not isinstance(state, dict)
+            or not {"fingerprint", "model", "optimizer", *asdict(Progress())} <= state.keys()
+        ):
             raise ValueError("it holds something else")
     except Exception as error:  # a cut or changed file raises different errors, depending on the place
         raise InputError(

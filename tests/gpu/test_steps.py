@@ -93,7 +93,7 @@ def test_losses_that_are_read_later_are_the_same(watched: bool, tmp_path: Path) 
         ends.append((training.now, beats, training.model.state_dict()))
         (tmp_path / "fit.pt").unlink()
     (now, beats, weights), (later, same, others) = ends
-    assert len(now.curve) == (25 if watched else 48), "patience ends the training a step after the fourth score"
+    assert len(now.curve) == (24 if watched else 48), "patience ends the training at the fourth score"
     assert [step for step, _ in later.curve] == [step for step, _ in now.curve]
     for (_, expected), (_, later_loss) in zip(now.curve, later.curve, strict=True):
         assert later_loss == pytest.approx(expected, rel=0.05 if CUDA else 1e-4)

@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,6 +87,24 @@ def test_a_batch_whose_rows_are_compared_is_not_halved(model: torch.nn.Module) -
     assert loss.batch_sizes == [4]
 
 
+def test_an_update_without_room_for_its_state_is_not_made_twice(
+    model: torch.nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss, zeros_like, full = Full(4), torch.zeros_like, iter([False, False, False, True])
+
+    def limited(*arguments: Any, **options: Any) -> torch.Tensor:
+        if next(full, False):
+            raise torch.OutOfMemoryError("out of memory")
+        return zeros_like(*arguments, **options)
+
+    monkeypatch.setattr(torch, "zeros_like", limited)
+    message = "^the optimizer's state does not fit into memory; set optimizer to sgd, or train a smaller model$"
+    with pytest.raises(InputError, match=message), fitting("finetune", "x", Resources()) as fit:
+        fit(model, loss, RowBatches(rows(), 4, 1, 1, 0), Fit(batch_size=4))
+    assert loss.batch_sizes == [4]
+    assert not next(full, False)
+
+
 def test_batches_stay_halved_for_the_same_job_and_for_no_other(model: torch.nn.Module) -> None:
     start = weights(model)
 
@@ -123,8 +142,9 @@ def test_the_weights_that_scored_best_are_kept_and_training_ends_when_nothing_ge
     with fitting("finetune", "best", Resources()) as fit:
         batches, add = RowBatches(rows(), 8, 10, 1, 0), lambda *point: curve.append(point)
         fit(model, losses.classification, batches, params, report=add, watch=watch, select="accuracy")
-    assert [point["accuracy"] for _, point in curve if "accuracy" in point][:4] == [0.2, 0.9, 0.5, 0.4]
+    assert [point["accuracy"] for _, point in curve if "accuracy" in point] == [0.2, 0.9, 0.5, 0.4]
     assert curve[-1][0] < len(batches)
+    assert curve[-1][1]["accuracy"] == 0.4
     assert all(tensor.equal(snapshots[1][name]) for name, tensor in model.state_dict().items())
 
 

@@ -1,13 +1,16 @@
 """Optimizers and schedules, by hand."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from pipelines.checkpoints import new_head
 from pipelines.entries.parts.fit import Fit
 from pipelines.training import optim
+from tests.support import tiny
 
 FACTORS = {  # of ten steps, two of them warm-up
     "linear": [1 / 3, 2 / 3, *(1 - i / 8 for i in range(8))],
@@ -29,7 +32,7 @@ def stepped(params: Fit, gradient: float, steps: int) -> nn.Linear:
     for parameter in layer.parameters():
         nn.init.ones_(parameter)
         parameter.grad = torch.full_like(parameter, gradient)
-    optimizer = optim.optimizer(optim.all_parameters(layer, params.learning_rate), params)
+    optimizer = optim.optimizer(layer, optim.all_parameters(layer, params.learning_rate), params)
     for _ in range(steps):
         optimizer.step()
     return layer
@@ -40,6 +43,17 @@ def test_matrices_decay_and_biases_do_not(name: str) -> None:
     layer = stepped(Fit(optimizer=name, learning_rate=0.1, weight_decay=0.5), 0.0, 1)
     assert layer.weight.flatten().tolist() == pytest.approx([0.95] * 4)
     assert layer.bias.tolist() == [1.0, 1.0]
+
+
+def test_biases_of_several_dimensions_do_not_decay(tmp_path: Path) -> None:
+    model = new_head.for_task(tiny.of_family("xlnet", tmp_path), tiny.TASK)
+    params = Fit(weight_decay=0.5)
+    groups = optim.optimizer(model, optim.all_parameters(model, 0.1), params).param_groups
+    decay = {id(p): group["weight_decay"] for group in groups for p in group["params"]}
+    biases = {name: p for name, p in model.named_parameters() if name.endswith("bias")}
+    assert any(p.dim() > 1 for p in biases.values())
+    assert {decay[id(p)] for p in biases.values()} == {0.0}
+    assert set(decay.values()) == {0.0, 0.5}
 
 
 def test_sgd_has_the_momentum_asked_for() -> None:

@@ -12,6 +12,7 @@ from pipelines.entries.parts.fit import Fit
 from pipelines.training import losses, resuming
 from pipelines.training.batches import RowBatches
 from pipelines.training.distributed import fitting
+from pipelines.training.loop import Watch
 from tests.support.fits import rows, weights
 
 
@@ -49,6 +50,37 @@ def test_a_run_cut_off_ends_with_the_weights_of_an_unbroken_one(
     assert all(tensor.equal(whole[name]) for name, tensor in model.state_dict().items())
     assert again == curve
     assert not Path("state/checkpoints/finetune/cut").exists()
+
+
+def test_the_best_weights_are_those_of_the_resumed_run(model: torch.nn.Module) -> None:
+    """The first run has a better score after its last checkpoint; the second has not, as on another machine."""
+    start, snapshots = weights(model), []
+    scores = iter([0.5, 0.7, 0.6, 0.9])
+    params = Fit(epochs=2, batch_size=4, learning_rate=1e-3, evaluations=12)
+
+    def run(watch: Watch) -> list[dict[str, float]]:
+        curve: list[dict[str, float]] = []
+        model.load_state_dict(start)
+        with fitting("finetune", "best", Resources(checkpoint_minutes=1e-9)) as fit:
+            batches, add = RowBatches(rows(), 4, 2, 1, 0), lambda _, point: curve.append(point)
+            fit(model, losses.classification, batches, params, report=add, watch=watch, select="accuracy")
+        return curve
+
+    def first(model: torch.nn.Module) -> dict[str, float]:
+        snapshots.append(weights(model))
+        if len(snapshots) == 4:  # the checkpoint of this step is not written
+            checkpoint = paths.checkpoints("finetune", "best") / "fit-1.pt"
+            checkpoint.with_suffix(".partial").mkdir()
+        if len(snapshots) == 5:
+            raise KeyboardInterrupt
+        return {"accuracy": next(scores)}
+
+    with pytest.raises(KeyboardInterrupt):
+        run(first)
+    (paths.checkpoints("finetune", "best") / "fit-1.partial").rmdir()
+    curve = run(lambda model: {"accuracy": 0.1})
+    assert [point["accuracy"] for point in curve] == [0.5, 0.7, 0.6, *[0.1] * 9]
+    assert all(tensor.equal(snapshots[1][name]) for name, tensor in model.state_dict().items())
 
 
 def test_a_checkpoint_of_other_code_is_not_reused(

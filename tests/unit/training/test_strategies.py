@@ -1,14 +1,17 @@
 """What trains under each strategy and at which rate; what does not has neither gradients nor dropout."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModelForSequenceClassification
 
-from pipelines.checkpoints import new_head
+from pipelines.checkpoints import new_head, pretrained
 from pipelines.core.errors import UsageError
 from pipelines.entries.finetune import Finetune
 from pipelines.models import backbones, heads
+from pipelines.text import tokenizer as text_tokenizer
 from pipelines.training import optim, strategies
 from tests.support import tiny
 
@@ -39,12 +42,27 @@ def test_what_trains_is_in_one_group_and_the_rest_stands_still(family: str, stra
     assert [layer.training for layer in backbones.layers(model)] == [strategy == "full", strategy != "frozen"]
 
 
+@pytest.mark.parametrize("family", ["xlnet", "deberta-v2"])  # both have dropout outside of embeddings and layers
+def test_a_frozen_encoder_gives_the_same_states_every_time(family: str, checkout: Path) -> None:
+    convolution = {"conv_kernel_size": 3, "conv_act": "gelu"} if family == "deberta-v2" else {}
+    config = checkout / "config.json"
+    config.write_text(json.dumps(json.loads(tiny.shape(family, checkout).read_text()) | convolution))
+    tokenizer = text_tokenizer.load(tiny.tokenizer(checkout / "tokenizer"))
+    model = pretrained.start(config, tiny.SMALL[family], AutoModelForSequenceClassification, tokenizer, 1)
+    ids, encoder = torch.arange(5, 15)[None], backbones.encoder(model)
+    for strategy in TRAINS:
+        strategies.groups(model, Finetune(**ENTRY, strategy=strategy, top_k=1))
+        strategies.train_mode(model)
+        first, second = (encoder(input_ids=ids).last_hidden_state for _ in range(2))
+        assert first.equal(second) == (strategy == "frozen")
+
+
 def test_each_top_layer_has_its_own_rate(model: torch.nn.Module) -> None:
     entry = Finetune(
         **ENTRY, strategy="top_k", top_k=2, optimizer="sgd", layer_learning_rates=[1e-3, 5e-4], head_learning_rate=0.1
     )
     groups = strategies.groups(model, entry)
-    rate = {id(p): group["lr"] for group in optim.optimizer(groups, entry).param_groups for p in group["params"]}
+    rate = {id(p): group["lr"] for group in optim.optimizer(model, groups, entry).param_groups for p in group["params"]}
     low, top = backbones.layers(model)
     assert {rate[id(p)] for p in top.parameters()} == {1e-3}
     assert {rate[id(p)] for p in low.parameters()} == {5e-4}

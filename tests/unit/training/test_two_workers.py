@@ -14,7 +14,7 @@ from pipelines.models.quantization import fake_quantization
 from pipelines.objectives import bilm
 from pipelines.training import losses
 from pipelines.training.batches import RowBatches
-from pipelines.training.loop import AfterStep, Job, train
+from pipelines.training.loop import AfterStep, Job, Training, train
 from tests.support import fits, letters, tiny
 
 pytestmark = pytest.mark.slow
@@ -70,6 +70,17 @@ def reading(checkpoint: Path) -> fits.Weights:
     return fits.weights(model)
 
 
+def stopped(model: torch.nn.Module, checkpoint: Path) -> fits.Weights:
+    """The curve and the number of checkpoints of a training that ends early, by scores of the first worker alone."""
+    params, steps = PARAMS.model_copy(update={"patience": 1, "evaluations": 3}), []
+    batches = RowBatches(fits.rows(), params.batch_size, 1, SEED, 0)
+    watch, select = lambda model: {"accuracy": 0.5}, "accuracy"
+    job = Job(model, losses.classification, batches, params, None, checkpoint, 1e9, watch=watch, select=select)
+    training = Training(job, "x")
+    training.run(steps.append)
+    return {"curve": torch.tensor([step for step, _ in training.now.curve]), "checkpoints": torch.tensor(len(steps))}
+
+
 def both(place: Path, checkpoints: Path) -> dict[str, fits.Weights]:
     """What is learned in each case, and what fake quantization has seen after one step of two parts."""
     weights_of = {}
@@ -78,6 +89,7 @@ def both(place: Path, checkpoints: Path) -> dict[str, fits.Weights]:
         model = new_head.for_task(place / family, tiny.TASK, head, features=features)
         name = f"{family} {head} {features}"
         weights_of[name] = learned(model, PARAMS, checkpoints / f"{name}.pt")
+    weights_of["patience"] = stopped(new_head.for_task(place / "bert", tiny.TASK), checkpoints / "patience.pt")
     weights_of["bilm"] = reading(checkpoints / "bilm.pt")
     weights_of["ranges"] = learned(rounding(place), IN_PARTS, checkpoints / "ranges.pt", fake_quantization.end_step)
     return weights_of
@@ -109,7 +121,7 @@ def test_two_workers_learn_what_one_learns(tmp_path: Path) -> None:
             name for name in learned_by_worker["ranges"] if name.endswith("inputs.extent")
         )  # nothing below it is rounded
         assert learned_by_worker.pop("ranges")[first] == alone["ranges"][first] > 0
-        assert len(learned_by_worker) == len(CASES) + 1
+        assert len(learned_by_worker) == len(CASES) + 2
         for case, weights in learned_by_worker.items():
             for name, tensor in weights.items():
                 assert torch.allclose(tensor, alone[case][name], atol=1e-4), (case, name)
