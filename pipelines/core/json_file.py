@@ -1,6 +1,7 @@
 """Read and write JSON files; errors say in one sentence what is wrong, and where."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,10 @@ def read(path: Path, encoding: str = "utf-8-sig") -> Any:
 
 
 def parsed(text: str) -> Any:
-    """The value of a JSON text. Raises ValueError if it is not JSON, has NaN, or repeats a name within an object."""
+    """The value of a JSON text.
+
+    Raises ValueError if it is not JSON, has NaN or a number beyond all doubles, or repeats a name within an object.
+    """
     return _DECODER.decode(text)
 
 
@@ -62,7 +66,13 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_no_constant)
+def _finite(digits: str) -> float:
+    if math.isinf(number := float(digits)):
+        raise ValueError(f"{digits[:20]} is too large for a number")
+    return number
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_no_constant, parse_float=_finite)
 
 
 def write(path: Path, values: Any) -> None:

@@ -145,7 +145,7 @@ def _resumed(job: Job, target: Folder, source: Folder, model: str, alias: str, o
             f"{target}: its receipts name the commit {job.commit or '(none)'}, and the code is of "
             f"{options.commit or '(none)'} now; check that commit out again, or score into another folder"
         )
-    version = registry.version(job.model, job.version)
+    version = job_record.version(job, target)
     folder = registry.folder(version)
     _require_unchanged_model(job, version, folder, alias)
     return folder

@@ -4,12 +4,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import json_file
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, one_line
 from pipelines.scoring import job_folders, job_record, manifest
 from pipelines.scoring.job_folders import Folder
 
 FINISHED, UNDER_WAY, CANCELLED, STOPPED = "finished", "under way", "cancelled", "stopped"  # states
+DAMAGED = "damaged: "  # the state of a job whose files cannot be read, before the reason
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,19 @@ class Listed:
 
 
 def below(place: Path | str) -> list[Listed]:
-    """The jobs in `place` and below it, by their folders. Raises InputError if there is no such folder."""
+    """The jobs in `place` and below it, by their folders; one that is damaged has only its state.
+
+    Raises InputError if there is no such folder.
+    """
     with job_folders.opened(place) as folder:
-        return [listed(target) for target in sorted(folder.jobs())]
+        return [_listed_or_damaged(target) for target in sorted(folder.jobs())]
+
+
+def _listed_or_damaged(name: str) -> Listed:
+    try:
+        return listed(name)
+    except (InputError, OSError) as error:
+        return Listed(name, "", "", 0, f"{DAMAGED}{one_line(error)}", 0, 0, 0, 0, 0.0, "", "")
 
 
 def listed(name: Path | str) -> Listed:
@@ -52,7 +62,7 @@ def _listed(target: Folder) -> Listed:
     rows = sum(one.rows for one in job.partitions)
     path = target.path / manifest.SUMMARY
     entries = {} if path.is_file() else manifest.read(target.path)
-    summary = json_file.mapping(path) if path.is_file() else manifest.summary(entries.values())
+    summary = manifest.read_summary(path) if path.is_file() else manifest.summary(entries.values())
     state = FINISHED if path.is_file() else UNDER_WAY if target.has_writer() else _ended(target)
     measured = summary[manifest.MEASURED]
     return Listed(
@@ -105,6 +115,8 @@ def plain(jobs: list[dict[str, Any]]) -> str:
 
 
 def _line(job: dict[str, Any]) -> str:
+    if job["state"].startswith(DAMAGED):
+        return f"{job['target']}: {job['state']}"
     times = " to ".join(time for time in (job["begun"], job["ended"]) if time)
     return (
         f"{job['target']}: {job['state']}, {job['partitions_done']:,} of {job['partitions']:,} partitions, "

@@ -6,6 +6,7 @@ The record pins the version: a job ends on the version that it began with.
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from pipelines.scoring.job_folders import Folder, GoneError
 from pipelines.scoring.partitions import Partition
 from pipelines.scoring.pieces import Piece
 from pipelines.scoring.quarantine import Limit
+from pipelines.tracking import ledger, registry
 
 FILE = job_folders.RECORD
 FORMAT = 1
@@ -94,6 +96,17 @@ def read(target: Path) -> Job | None:
         return _JOB.validate_python(content)
     except ValidationError as error:
         raise InputError(f"{path}: {sentence(error.errors()[0])}") from None
+
+
+def version(job: Job, target: Folder) -> registry.Version:
+    """The version that a job began with. Raises InputError if it was removed since."""
+    if version := registry.find(job.model, job.version):
+        return version
+    removals = (one for one in ledger.read(job.model).removals if job.version in one.event.removed)
+    dates = [f"{datetime.fromtimestamp(one.at_ms / 1000, UTC):%Y-%m-%d}" for one in removals]
+    by = f" (bertline prune, {dates[-1]})" if dates else ""
+    began = f"its job began on {job.model} version {job.version}"
+    raise InputError(f"{target}: {began}, which was removed{by}; score into another folder")
 
 
 def require_own_place(source: Folder, target: Folder) -> None:

@@ -94,6 +94,17 @@ def read_entry(file: Path) -> Entry:
     return entry
 
 
+def read_summary(file: Path) -> dict[str, Any]:
+    """The summary of a finished job. Raises InputError if it is not one."""
+    content = json_file.mapping(file)
+    took = content.get(MEASURED)
+    if any(type(content.get(name)) is not int for name in ("partitions", "rows")) or not isinstance(took, dict):
+        raise InputError(f"{file}: not the summary of a job: partitions, rows or {MEASURED} is missing, or damaged")
+    if type(took.get("rows_per_second")) not in (int, float) or not isinstance(took.get("ended", ""), str):
+        raise InputError(f"{file}: not the summary of a job: the rate or the time of {MEASURED} is damaged")
+    return content
+
+
 def summary(entries: Iterable[Entry]) -> dict[str, Any]:
     """The counts of a finished job, its Merkle root, its model, and what it took."""
     entries = list(entries)

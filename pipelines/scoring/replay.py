@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.core import paths, provenance, tables
-from pipelines.core.errors import InputError, listed
+from pipelines.core.errors import InputError, listed, shown
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
 from pipelines.scoring import (
@@ -59,8 +59,8 @@ def run(mended: Path, target: Path | str, model: str, commit: str = "") -> Repla
     """Score the mended rows of a file of JSON lines into new files of the job in `target`.
 
     Rows that were replayed before are left out, so a replay may be repeated. If the job's answers have receipts, those
-    of these rows name `commit`, that of the code that runs. Raises InputError, and scores nothing, if
-    the job is not finished, or a line is no row of its quarantine.
+    of these rows name `commit`, that of the code that runs. Raises InputError, and scores nothing, if the job is not
+    finished, a line is no row of its quarantine, or values do not fit their columns.
     """
     with job_folders.opened(target) as folder, folder.sole_writer():
         return _run(mended, folder, model, commit)
@@ -72,19 +72,18 @@ def _run(mended: Path, target: Folder, model: str, commit: str) -> Replay:
     job, entries = _finished(target, model)
     target.aside.mkdir(exist_ok=True)
     by_source = _mended(mended, target, job, entries)
-    version = registry.version(job.model, job.version)
+    version = job_record.version(job, target)
     folder = registry.folder(version)
     if provenance.contents(folder) != job.model_digest:
         raise InputError(f"{version}: its files are others than when the job began")
     signer = job.signer()
     signer = replace(signer, commit=commit) if signer else None
-    scorer = PieceScorer(Predictor.load(folder), replace(job, states=""), STATUS, signer=signer) if by_source else None
-    scored, bad = 0, list[str]()
-    for source, rows in sorted(by_source.items()):
-        assert scorer
-        planned = next(one for one in job.partitions if one.name == source)
-        entry = _scored(scorer, job, planned, rows, target, entries, bad)
-        if entry:
+    mended_pieces, bad = _pieces(by_source, target, job, Task.load(folder), entries)  # all, before one is published
+    scored = 0
+    if mended_pieces:
+        scorer = PieceScorer(Predictor.load(folder), replace(job, states=""), STATUS, signer=signer)
+        for planned, piece in mended_pieces:
+            entry = _scored(scorer, job, planned, piece, target, entries)
             name = _name(entries)
             manifest.write(target, name, entry)
             entries[name] = entry
@@ -149,27 +148,35 @@ def _replayed(target: Folder, job: Job, entries: list[Entry]) -> Iterator[int]:
             yield from rows.column(number).to_pylist()
 
 
-def _scored(
-    scorer: PieceScorer,
-    job: Job,
-    planned: Planned,
-    rows: dict[int, Any],
-    target: Folder,
-    entries: dict[str, Entry],
-    bad: list[str],
-) -> Entry | None:
-    """Score the mended rows of one partition into a file beside its answers; `bad` gets sentences about others."""
-    began, cpu_began = time.monotonic(), time.process_time()
-    task = scorer.predictor.task
-    first = next(e for e in entries.values() if e["source"] == planned.name and e["kind"] == manifest.PARTITION)
-    with target.having(first["output"]):
-        stored = tables.open_parquet(paths.below(target.path, first["output"])).schema_arrow
+def _pieces(
+    by_source: dict[str, dict[int, Any]], target: Folder, job: Job, task: Task, entries: dict[str, Entry]
+) -> tuple[list[tuple[Planned, Piece]], list[str]]:
+    """The mended rows that can be scored, by their partitions, and a sentence about each of the others."""
     added = partition_scoring.added(task.kind, job.prefix, bool(job.receipts))
-    fields = pa.schema([field for field in stored if field.name not in added], stored.metadata)
-    piece = _piece(rows, fields, planned, task, job.longest)
-    bad += [f"row {one.row} of {planned.name}: {one.sentence}" for one in piece.bad]
-    if not len(piece.numbers):
-        return None
+    good, bad = list[tuple[Planned, Piece]](), list[str]()
+    for source, rows in sorted(by_source.items()):
+        planned, output = next(one for one in job.partitions if one.name == source), _first(source, entries)["output"]
+        with target.having(output):
+            stored = tables.open_parquet(paths.below(target.path, output)).schema_arrow
+        fields = pa.schema([field for field in stored if field.name not in added], stored.metadata)
+        piece = _piece(rows, fields, planned, task, job.longest)
+        bad += [f"row {one.row} of {source}: {one.sentence}" for one in piece.bad]
+        if len(piece.numbers):
+            good.append((planned, piece))
+    return good, bad
+
+
+def _first(source: str, entries: dict[str, Entry]) -> Entry:
+    """The entry of a partition, before any replay."""
+    return next(e for e in entries.values() if e["source"] == source and e["kind"] == manifest.PARTITION)
+
+
+def _scored(
+    scorer: PieceScorer, job: Job, planned: Planned, piece: Piece, target: Folder, entries: dict[str, Entry]
+) -> Entry:
+    """Score the mended rows of one partition into a file beside its answers."""
+    began, cpu_began = time.monotonic(), time.process_time()
+    first, fields = _first(planned.name, entries), piece.rows.schema
     number = sum(e["kind"] == manifest.REPLAY and e["source"] == planned.name for e in entries.values()) + 1
     output = f"{first['output'].removesuffix('.parquet')}.replayed-{number}.parquet"
     if any(entry["output"] == output for entry in entries.values()):
@@ -206,10 +213,26 @@ def _piece(rows: dict[int, Any], fields: pa.Schema, planned: Planned, task: Task
                 arrays[field.name] = columns.array(field.name, held, planned.forms).cast(field.type)
             else:
                 arrays[field.name] = pa.array(held, input_types.get(field.name, field.type)).cast(field.type)
+            if cut := [value for value in held if _is_cut(value, field.type)]:
+                raise ValueError(f"{shown(cut[0])} does not fit {field.type}")
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{planned.name}: mended values of the column {field.name!r}: {error}") from None
+        if not field.nullable and None in held:
+            row = good[held.index(None)].row
+            raise InputError(f"row {row} of {planned.name}: the column {field.name!r} must have a value")
     for record in good:
         if strange := sorted(record.values.keys() - set(fields.names)):
             raise InputError(f"row {record.row} of {planned.name}: the partition has no column {strange[0]!r}")
     numbers = np.array([record.row for record in good], np.int64)
     return pieces.checked(pa.table(arrays, schema=fields), numbers, bad, task, longest)
+
+
+def _is_cut(value: Any, kind: pa.DataType) -> bool:
+    """Return whether Arrow would cut the decimals off a number, at any depth, without an error."""
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        return any(_is_cut(value.get(field.name), field.type) for field in kind)
+    if isinstance(value, list) and hasattr(kind, "value_type"):
+        return any(_is_cut(inner, kind.value_type) for inner in value)
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    whole = pa.types.is_integer(kind) or pa.types.is_temporal(kind)
+    return whole and isinstance(value, float) and not value.is_integer()

@@ -41,10 +41,22 @@ def without_broken_text(rows: pa.Table, numbers: np.ndarray, task: Task) -> tupl
         return rows, numbers, []
     # one broken text of a dictionary would break every row; a slice would hold what is nested in its neighbours
     plain = rows.cast(pa.schema([field.with_type(_dense(field.type)) for field in rows.schema]))
-    singles = [plain.take(pa.array([i])) for i in range(len(plain))]
+    singles = [taken(plain, np.array([i])) for i in range(len(plain))]
     good = np.array([_is_valid(single) for single in singles], bool)
     bad = [Bad.of(int(numbers[i]), "not_utf8", _raw(singles[i], task)) for i in np.flatnonzero(~good)]
-    return plain.take(np.flatnonzero(good)).cast(rows.schema), numbers[good], bad
+    return taken(plain, np.flatnonzero(good)).cast(rows.schema), numbers[good], bad
+
+
+def taken(rows: pa.Table, places: np.ndarray) -> pa.Table:
+    """The rows at `places`."""
+    return pa.table([_taken(column, places) for column in rows.columns], schema=rows.schema)
+
+
+def _taken(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
+    try:
+        return column.take(pa.array(places))
+    except pa.ArrowNotImplementedError:  # of string_view and binary_view, at any depth
+        return pa.chunked_array([chunk for i in places for chunk in column.slice(i, 1).chunks], column.type)
 
 
 def _is_valid(rows: pa.Table) -> bool:

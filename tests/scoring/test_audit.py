@@ -212,3 +212,36 @@ def test_a_mended_row_that_is_none_is_refused(copied: Path, tmp_path: Path) -> N
         with pytest.raises(InputError, match=sentence):
             replay.run(mended, copied, "tiny")
     assert audit.audit(copied).findings == []
+
+
+def test_mended_values_that_do_not_fit_their_columns_are_refused_before_any_is_published(
+    source: Path, target: Path, tmp_path: Path
+) -> None:
+    (source / "a.jsonl").write_text('{"text": "犬", "price": 1}\n{"price": 2}\n', encoding="utf-8")
+    required = pa.field("id", pa.int64(), nullable=False)
+    schema = pa.schema([required, ("text", pa.string()), ("day", pa.date32()), ("parts", pa.list_(pa.int64()))])
+    rows = [{"id": 1, "text": "犬"}, {"id": 2, "text": None}]
+    pq.write_table(pa.Table.from_pylist(rows, schema), source / "b.parquet")
+    job.run(source, target, "tiny", "champion", job.Options(max_bad="2"))
+    mended = tmp_path / "mended.jsonl"
+
+    def replayed(price: object, other: dict[str, object]) -> replay.Replay:
+        lines = [
+            {"source": "a.jsonl", "row": 1, "values": {"text": "映画", "price": price}},
+            {"source": "b.parquet", "row": 1, "values": {"text": "映画"} | other},
+        ]
+        mended.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        return replay.run(mended, target, "tiny")
+
+    for price, other, sentence in (
+        (6.99, {"id": 2}, "a.jsonl: mended values of the column 'price': 6.99 does not fit int64"),
+        (7, {}, "row 1 of b.parquet: the column 'id' must have a value"),
+        (7, {"id": 2, "day": 6.5}, "b.parquet: mended values of the column 'day': 6.5 does not fit date32"),
+        (7, {"id": 2, "parts": [1, 2.5]}, "b.parquet: mended values of the column 'parts': .* does not fit list<"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            replayed(price, other)
+        assert not list(target.glob("*.replayed-*")), sentence
+    assert replayed(7.0, {"id": 2, "parts": [1, 2.0]}).scored == 2
+    assert pq.read_table(target / "a.jsonl.replayed-1.parquet").column("price").to_pylist() == [7]
+    assert audit.audit(target).findings == []

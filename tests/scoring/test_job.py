@@ -15,7 +15,7 @@ from pipelines.core.errors import InputError, UsageError
 from pipelines.inference.predictor import Predictor
 from pipelines.scoring import job, job_folders, job_record, manifest
 from pipelines.scoring.quarantine import Limit
-from pipelines.tracking import ledger, registry
+from pipelines.tracking import ledger, registry, removal
 from tests.support import tiny
 from tests.support.places import CODE
 
@@ -97,7 +97,9 @@ def test_every_bad_row_has_its_code_and_its_neighbours_are_scored(source: Path, 
     (source / "d.csv").write_bytes(b'text,x\nok,1\nbad,\xff\nonly\n"q"x,1\nok,3\n')
     lines = ['{"text": "a"}', '{"text": 5}', "[1]", "{broken", "", '{"text": "\\ud800"}', '{"k": 2}', '{"text": "b"}']
     (source / "e.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (source / "f.jsonl").write_bytes(b'{"text": "\xff"}\n{"text": "ok", "text": "twice"}\n{"text": "ok"}\n')
+    (source / "f.jsonl").write_bytes(
+        b'{"text": "\xff"}\n{"text": "ok", "text": "twice"}\n{"text": "ok"}\n{"text": "a", "d": {"z": -1e400}}\n'
+    )
     outcome = run(source, target, max_bad="100%", longest=10)
     assert codes(target, "a.parquet") == [(1, "null_value"), (2, "too_long")]
     assert codes(target, "b.parquet") == [(1, "not_utf8")]
@@ -105,15 +107,15 @@ def test_every_bad_row_has_its_code_and_its_neighbours_are_scored(source: Path, 
     assert codes(target, "d.csv") == [(1, "not_utf8"), (2, "wrong_fields"), (3, "not_csv")]
     kinds = ["wrong_type", "not_json", "not_json", "not_utf8", "null_value"]
     assert codes(target, "e.jsonl") == list(enumerate(kinds, start=1))
-    assert codes(target, "f.jsonl") == [(0, "not_utf8"), (1, "not_json")]
+    assert codes(target, "f.jsonl") == [(0, "not_utf8"), (1, "not_json"), (3, "not_json")]
     numbers = {
         name: pq.read_table(target / name).column("row_number").to_pylist()
         for name in ("a.parquet", "b.parquet", "c.parquet", "d.csv.parquet", "e.jsonl.parquet", "f.jsonl.parquet")
     }
     assert list(numbers.values()) == [[0, 3], [0, 2], [0, 2, 3], [0, 4], [0, 6], [2]]
-    assert outcome.summary["quarantined"] == 15
-    assert outcome.summary["rows"] == outcome.summary["scored"] + 15
-    assert "15 bad rows in" in outcome.sentence()
+    assert outcome.summary["quarantined"] == 16
+    assert outcome.summary["rows"] == outcome.summary["scored"] + 16
+    assert "16 bad rows in" in outcome.sentence()
 
 
 def test_a_line_of_20_mb_is_one_bad_row(source: Path, target: Path) -> None:
@@ -231,6 +233,12 @@ def test_a_job_ends_on_the_version_that_it_began_with(
         ledger.append("tiny", ledger.read("tiny"), "promote", version.version, "a test")
     with pytest.raises(InputError, match="its job began with prefix '', not 'p_'; name another folder"):
         run(source, target, prefix="p_")
+    removal.remove(other)
+    with pytest.raises(InputError, match=rf"elsewhere: its job began on {other}, which was removed; score into anoth"):
+        run(source, target.with_name("elsewhere"))
+    ledger.append("tiny", ledger.read("tiny"), "rollback", version.version, "a test", removed=[other.version])
+    with pytest.raises(InputError, match=r"which was removed \(bertline prune, \d{4}-\d\d-\d\d\); score"):
+        run(source, target.with_name("elsewhere"))
 
 
 def test_input_that_changed_is_named_and_nothing_of_it_is_published(source: Path, target: Path) -> None:

@@ -64,6 +64,11 @@ def test_jobs_are_listed_by_their_folders(source: Path, target: Path) -> None:
         json.dumps({name: content[name] for name in content if name not in ("begun", "workers", "since")})
     )
     assert job_list.listed(target / "b").begun == "", "a record of an older release"
+    for content, why in (("{}", "not the summary of a job: partitions, rows or "), ("[]", "it must map names to val")):
+        (target / "a" / manifest.SUMMARY).write_text(content)
+        lines = job_list.plain([one.answer() for one in job_list.below(target)]).splitlines()
+        assert lines[0].startswith(f"{target}/a: damaged: {target}/a/_manifest.json: {why}")
+        assert lines[1].startswith(f"{target}/b: stopped, 1 of 3 partitions, ")
     with pytest.raises(InputError, match="not the folder of a scoring job"):
         job_list.listed(target)
     with pytest.raises(InputError, match="no such folder"):

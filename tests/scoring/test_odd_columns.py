@@ -66,6 +66,25 @@ def test_a_broken_text_stops_no_neighbour_however_deep_it_lies(source: Path, tar
     assert kept.to_pylist() == [["ok"], ["ab"]]
 
 
+def test_a_bad_row_stops_no_neighbour_beside_columns_of_views(source: Path, target: Path) -> None:
+    """Arrow has no kernel that chooses rows of views."""
+    texts = pa.array(["a text of many letters", "b", None, "d"], pa.string_view())
+    nested = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), texts)
+    others = {"bytes": pa.array([b"x", None, b"y", b"z"], pa.binary_view()), "list": nested}
+    pq.write_table(pa.table({"text": texts, **others}), source / "views.parquet")
+    text = pa.table({"text": ["a", "b", "c"], "view": pa.array(["x", "y", "z"], pa.string_view()), "other": coded()})
+    pq.write_table(text, source / "broken.parquet")
+    run(source, target)
+    assert bad_rows(target, "views.parquet") == [(2, "null_value")]
+    assert bad_rows(target, "broken.parquet") == [(1, "not_utf8")]
+    scored = pq.read_table(target / "views.parquet")
+    assert scored.column("row_number").to_pylist() == [0, 1, 3]
+    assert scored.column("text").to_pylist() == ["a text of many letters", "b", "d"]
+    assert scored.column("bytes").to_pylist() == [b"x", None, b"z"]
+    assert scored.column("list").to_pylist() == [["a text of many letters"], ["b"], ["d"]]
+    assert pq.read_table(target / "broken.parquet").column("view").to_pylist() == ["x", "z"]
+
+
 @pytest.mark.timeout(300)
 def test_a_file_of_10_000_columns_is_scored(source: Path, target: Path) -> None:
     columns: dict[str, Any] = {f"c{number}": np.arange(16) for number in range(10_000)}
