@@ -1,9 +1,10 @@
 """score: the file of rows for each window of time, and the file for the champion's answers."""
 
 from datetime import date
-from typing import Annotated, ClassVar, Literal
+from os.path import normpath
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from pipelines.core.section import Name, Section
 from pipelines.entries.parts.clock import Cron
@@ -35,3 +36,9 @@ class Score(Section):
     catch_up: Literal["skip", "latest", "all"] = "latest"
     cron: Cron = ""  # when to score, in UTC; "": after each window, as prefect.yaml says
     prefix: str = ""
+
+    @model_validator(mode="after")
+    def _has_its_own_target(self) -> Self:
+        if normpath(self.source) == normpath(self.target):
+            raise ValueError(f"source and target are both {self.target!r}; answers need another file")
+        return self

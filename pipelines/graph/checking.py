@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def check(file: Path = params.FILE) -> Entries:
                 _require(checked, model.named_after, key, f"{file}: {name}.{key}")
         _require_an_end(checked, name, model, file)
     _require_unseen_rows(checked, file)
+    _require_other_targets(checked, file)
     for group in TOGETHER:
         _require_distinct(checked, group, file)
     for name in stages:
@@ -128,6 +130,16 @@ def _require_unseen_rows(checked: Entries, file: Path) -> None:
                     f"{file}: {section}.{name}.dev: {fitted.dev} is the split that evaluate.{name} scores, and "
                     "weights that were chosen on it would score too high; take another split"
                 )
+
+
+def _require_other_targets(checked: Entries, file: Path) -> None:
+    """Raise UsageError if two `score` entries have one target: the files of one would stand for those of the other."""
+    owner: dict[str, str] = {}
+    for name, entry in checked["score"].items():
+        scored: Any = entry
+        first = owner.setdefault(normpath(scored.target), name)
+        if first != name:
+            raise UsageError(f"{file}: score.{name}.target: {scored.target} is that of score.{first}; name another")
 
 
 def _require_distinct(checked: Entries, sections: tuple[str, ...], file: Path) -> None:

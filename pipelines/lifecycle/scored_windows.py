@@ -23,7 +23,8 @@ def first(entry: Score) -> Window:
 def score(job: str, entry: Score, windows: Sequence[Window], must: int, score_window: ScoreOne) -> list[str]:
     """Score each window once, the newest first; returns a line for each, the oldest first, and one for those of before.
 
-    What fails does not keep the others; it is raised at the end, as is a missing file of the last `must` windows.
+    A window whose target is not from its source, this model and this prefix fails. What fails does not keep the others;
+    it is raised at the end, as is a missing file of the last `must` windows.
     """
     lines, missing, failed, before = list[str](), list[str](), list[str](), 0
     with stage.alone("score", job):
@@ -31,6 +32,7 @@ def score(job: str, entry: Score, windows: Sequence[Window], must: int, score_wi
             source, target = Path(window.path(entry.source)), Path(window.path(entry.target))
             try:
                 if target.is_file():
+                    batch_scoring.refuse_others(target, batch_scoring.job_of(source, entry.model, entry.prefix), source)
                     before += 1
                 elif not source.is_file() and number < len(windows) - must:
                     missing.append(f"{window.name}: no file {source}")

@@ -65,9 +65,9 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
     if taken:
         raise InputError(f"{source}: it already has a column {taken[0]!r}; give the new columns a prefix")
     _check(source, task)
-    job = {"source": str(source.resolve()), "model": version.name, "prefix": prefix}
+    job = job_of(source, version.name, prefix)
     with paths.fresh_file(target) as aside:
-        _refuse_others(target, job)
+        refuse_others(target, job)
         stamp = {"name": version.name, "version": version.version}
         arguments: dict[str, Any] = {**stamp, "prefix": prefix, "folder": str(folder.resolve())}
         rows = file.metadata.num_rows
@@ -89,8 +89,16 @@ def _check(source: Path, task: Task) -> None:
         raise InputError(f"{source}: {error}") from None
 
 
-def _refuse_others(target: Path, job: dict[str, str]) -> None:
-    """Raise InputError if `target` exists and `job` did not write it."""
+def job_of(source: Path, model: str, prefix: str) -> dict[str, str]:
+    """The job that scores a file, as the metadata of its answers names it."""
+    return {"source": str(source.resolve()), "model": model, "prefix": prefix}
+
+
+def refuse_others(target: Path, job: dict[str, str], relative: Path | None = None) -> None:
+    """Raise InputError if `target` exists and `job` did not write it.
+
+    `relative`: the path of its source in a checkout that may have lain elsewhere then.
+    """
     if not (target.exists() or target.is_symlink()):
         return
     if target.exists() and not target.is_file():  # reading a pipe would never end
@@ -99,8 +107,11 @@ def _refuse_others(target: Path, job: dict[str, str]) -> None:
         written = json.loads((pq.read_metadata(target).metadata or {}).get(JOB, b"null"))
     except (pa.ArrowException, OSError, ValueError):
         written = None
+    if relative and isinstance(written, dict) and str(written.get("source")).endswith(f"/{relative}"):
+        written |= {"source": job["source"]}
     if written != job:
-        raise InputError(f"{target}: exists, and is not from scoring {job['source']}; move it, or name another")
+        by = f"{job['model']} with the prefix {job['prefix']!r}" if job["prefix"] else job["model"]
+        raise InputError(f"{target}: exists, and is not from scoring {job['source']} by {by}; move it, or name another")
 
 
 def model_digest(target: Path) -> str:

@@ -1,6 +1,8 @@
 """Scoring window by window, the backfill, and the watch for drift, on MLflow's own SQLite."""
 
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -93,6 +95,29 @@ def test_a_due_window_is_scored_once() -> None:
         "scored before: 2 of 5 windows",
     ]
     assert Path(f"out/{days()[4]}.parquet").stat().st_mtime_ns == first
+
+
+@pytest.mark.usefixtures("champion")
+def test_a_target_that_another_job_wrote_is_not_taken_for_scored() -> None:
+    arrive(days()[4])
+    score_windows("daily")
+    Path("moved").mkdir()
+    shutil.move("in", "moved/in")
+    shutil.copytree("out", "moved/out")
+    shutil.copy("params.yaml", "moved")
+    with contextlib.chdir("moved"):
+        assert backfill("daily", days()[4], days()[4]) == ["scored before: 1 of 1 windows"], "a checkout that was moved"
+    text = Path("params.yaml").read_text()
+    for was, now in (("in/{window}", "incoming/{window}"), ("since:", "prefix: p_, since:")):
+        Path("params.yaml").write_text(text.replace(was, now))
+        with pytest.raises(InputError, match=rf"{days()[4]}: out/.*: exists, and is not from scoring .* by tiny"):
+            score_windows("daily")
+    Path("params.yaml").write_text(text)
+    tables.write(
+        Path(f"out/{days()[3]}.parquet"), pa.table({"text": USUAL}).to_batches(), pa.schema({"text": "string"})
+    )
+    with pytest.raises(InputError, match=rf"{days()[3]}: out/.*: exists, .*; scored before: 1 of 5 windows"):
+        score_windows("daily")
 
 
 @pytest.mark.usefixtures("champion")

@@ -1,8 +1,11 @@
 """The attempts of a scoring job: which windows, in which order, which again, and what is said of those of before."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import flows.score_windows
@@ -12,6 +15,7 @@ from pipelines.core.errors import InputError
 from pipelines.core.windows import CatchUp, Window, between, due
 from pipelines.entries.score import Score
 from pipelines.lifecycle import scored_windows
+from pipelines.scoring import batch_scoring
 from pipelines.tracking.store import StoreError
 from tests.support.days import last_five
 
@@ -81,7 +85,9 @@ def test_a_message_counts_what_was_scored_before(checkout: Path) -> None:
     windows = between(scored_windows.first(entry), Window.named("2026-12-31", "day"))
     Path("out").mkdir()
     for window in windows[:-1]:
-        Path(window.path(entry.target)).touch()
+        job = batch_scoring.job_of(Path(window.path(entry.source)), "m", "")
+        rows = pa.table({"text": ["a"]}).replace_schema_metadata({batch_scoring.JOB: json.dumps(job)})
+        pq.write_table(rows, window.path(entry.target))
 
     def refuse(*_: object) -> int:
         raise InputError("a row")

@@ -46,7 +46,23 @@ WRONG = {
         GOOD + "compress: {x: {teacher: y, data: a, method: pkd}, y: {teacher: x, data: a, method: pkd}}",
         "compress.x.teacher: y is made from x itself",
     ),
-    "a key that stands twice": (GOOD + "encode: {}", "'encode' occurs twice"),
+    "one file as source and target": (
+        GOOD + "score: {a: {model: m, source: 'x/{window}', target: './x/{window}', since: '2026-11-01'}}",
+        "score.a: source and target are both './x/{window}'; answers need another file",
+    ),
+    "one target of two entries": (
+        GOOD + "promote: {run: {run: run}}\nscore:\n  a: &a {model: run, source: 'x/{window}', target: 'y/{window}', "
+        "since: '2026-11-01'}\n  b: {<<: *a, source: 'z/{window}'}\n",
+        "score.b.target: y/{window} is that of score.a; name another",
+    ),
+    "a section that is pasted again": (
+        "prepare:\n  a: {corpus: mrpc}\nencode: {}\nprepare:\n  b: {corpus: mrpc}\n",
+        "params.yaml: line 4: 'prepare' is there already (line 1); put these entries below it",
+    ),
+    "a key that stands twice": (
+        "encode:\n  a:\n    max_length: 8\n    max_length: 9\n",
+        "params.yaml: line 4: 'max_length' is there already (line 3); remove one of them",
+    ),
     "no mapping": ("- a\n- b\n", "it must map names to values"),
     "no YAML": ("a: [", "not readable as YAML"),
     "an entry that is no mapping": (GOOD + "export: {run: 3}", "export.run: 3 is not a mapping"),
@@ -97,8 +113,11 @@ def test_a_mistake_fails_in_one_sentence(name: str, checkout: Path) -> None:
 
 
 def test_a_missing_params_file_fails_in_one_sentence(checkout: Path) -> None:
-    with pytest.raises(UsageError, match="no such file"):
+    with pytest.raises(UsageError, match=r"params\.yaml: no such file; stages run at the root of a checkout, or of"):
         checking.check()
+    ready_made = "params/nothing.yaml: no such file; the ready-made files are in params/ of bertline's checkout"
+    with pytest.raises(UsageError, match=ready_made):
+        checking.activate(Path("params/nothing.yaml"), False)
 
 
 def test_valid_params_are_returned_by_section_and_name(checkout: Path) -> None:
