@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import params, paths, tables
+from pipelines.core import params
 from pipelines.core.errors import InputError, one_line
+from pipelines.entries.score import Score
 from pipelines.entries.watch import Watch
 from pipelines.evaluation import drift
 from pipelines.graph import executor, params_findings, why
+from pipelines.lifecycle import window_drift
 from pipelines.tracking import ledger, registry, store
 from pipelines.tracking.registry_snapshot import CHALLENGER
 
@@ -83,17 +85,17 @@ def last_runs() -> list[dict[str, Any]]:
 
 
 def drifted() -> list[dict[str, Any]]:
-    """{"job", "window", "windows", "statistics", "alarm"} of each job under `watch`, as last measured."""
+    """{"job", "window", "windows", "statistics", "alarm"} of each job under `watch`, of the windows measured."""
     jobs = []
     for job in params.read().get("watch", {}):
         rules = params.entry("watch", job, Watch)
-        files = sorted(paths.drift(job).glob("*.parquet"))
-        windows = [tables.rows(tables.read(file), file) for file in files]
-        flags = [any(line["drifted"] for line in lines) for lines in windows]
-        statistics = [line["statistic"] for line in windows[-1] if line["drifted"]] if windows else []
-        last = files[-1].stem if files else None
+        lines_by_window = window_drift.measured(job, params.entry("score", job, Score), rules)
+        flags = [any(line["drifted"] for line in lines) for lines in lines_by_window.values()]
+        last = list(lines_by_window)[-1] if lines_by_window else None
+        statistics = [line["statistic"] for line in lines_by_window[last] if line["drifted"]] if last else []
         alarm = drift.alarm(flags, rules.least, rules.of)
-        jobs.append({"job": job, "window": last, "windows": len(files), "statistics": statistics, "alarm": alarm})
+        count = len(lines_by_window)
+        jobs.append({"job": job, "window": last, "windows": count, "statistics": statistics, "alarm": alarm})
     return jobs
 
 

@@ -1,6 +1,6 @@
 """The drift of a job's scored windows from its model's profile, and whether that is an alarm."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -87,22 +87,31 @@ def _all_lines(
     """The statistics of each scored window, the number of those of removed versions, and why others have none."""
     lines_by_window, removed, failed = dict[str, Lines](), 0, list[str]()
     registered = cache(lambda: {version.version for version in registry.versions(entry.model)})
-    for window in between(scored_windows.first(entry), Window.at(datetime.now(UTC), entry.every).before()):
-        target = Path(window.path(entry.target))
-        if not target.is_file():
-            continue
+    for window, file, target in _scored(job, entry):
         try:
-            file = paths.drift(job) / f"{window.name}.parquet"
             lines = _by_limits(file, rules.limits(), target)
             if lines is None and _is_removed(scored_by_version(target, entry.prefix), registered()):
                 removed += 1
                 continue
-            lines_by_window[window.name] = (
-                measure_window(file, entry, rules, window.name, target) if lines is None else lines
-            )
+            lines_by_window[window] = measure_window(file, entry, rules, window, target) if lines is None else lines
         except InputError as error:
-            failed.append(f"{window.name}: {error}")
+            failed.append(f"{window}: {error}")
     return lines_by_window, removed, failed
+
+
+def measured(job: str, entry: Score, rules: Watch) -> dict[str, Lines]:
+    """The statistics of each scored window that was measured, by the limits of `rules`; nothing is written."""
+    limits = rules.limits()
+    judged = {window: _judged(kept_lines(file, target), limits) for window, file, target in _scored(job, entry)}
+    return {window: lines for window, lines in judged.items() if lines is not None}
+
+
+def _scored(job: str, entry: Score) -> Iterator[tuple[str, Path, Path]]:
+    """The scored windows of a job, the oldest first: the name, the file of its statistics, and its scored file."""
+    for window in between(scored_windows.first(entry), Window.at(datetime.now(UTC), entry.every).before()):
+        target = Path(window.path(entry.target))
+        if target.is_file():
+            yield window.name, paths.drift(job) / f"{window.name}.parquet", target
 
 
 def _is_removed(version: int | None, registered: Collection[int]) -> bool:
@@ -113,6 +122,14 @@ def _is_removed(version: int | None, registered: Collection[int]) -> bool:
 def _by_limits(file: Path, limits: dict[str, float], target: Path) -> Lines | None:
     """The numbers that were kept of `target`, judged by these limits; None where it must be measured."""
     before = kept_lines(file, target)
+    lines = _judged(before, limits)
+    if lines is not None and (lines != before or _identity(file)[OF] != _state(target)):  # or put back, with a new time
+        _keep(file, lines, _identity(file) | {OF: _state(target)})
+    return lines
+
+
+def _judged(before: Lines | None, limits: dict[str, float]) -> Lines | None:
+    """The numbers of a window, judged by these limits; None if they are of other statistics, or there are none."""
     if before is None or any(line["statistic"] not in limits for line in before):
         return None
     lines = []
@@ -120,8 +137,6 @@ def _by_limits(file: Path, limits: dict[str, float], target: Path) -> Lines | No
         name = line["statistic"]
         shift = drift.Shift(name, line["value"], line["by_chance"], limits[name])
         lines.append(line | {"limit": shift.limit, "drifted": shift.drifted})
-    if lines != before or _identity(file)[OF] != _state(target):  # or it was put back, with another time
-        _keep(file, lines, _identity(file) | {OF: _state(target)})
     return lines
 
 

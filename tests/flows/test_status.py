@@ -1,7 +1,11 @@
 """bertline status: one screen of what is stale, served, scheduled and drifting; a part that fails stops no other."""
 
 import json
+import os
+import subprocess
+import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -13,7 +17,7 @@ import pytest
 import yaml
 from dvc.repo import Repo
 
-from flows.local import reachable
+from flows.local import loopback, reachable
 from pipelines.core import paths, tables
 from pipelines.lifecycle import status, window_drift
 from pipelines.reports import status_text
@@ -84,12 +88,17 @@ def test_stale_stages_and_the_last_runs(checkout: Path) -> None:
 
 
 def test_drift_is_that_of_the_last_window_and_the_alarm_that_of_the_rule(checkout: Path) -> None:
-    Path("params.yaml").write_text("watch: {nightly: {least: 2, of: 3}}\n")
+    score = "score: {nightly: {model: m, source: 'in/{window}', target: 'out/{window}', since: '2026-11-01'}}\n"
+    Path("params.yaml").write_text(score + "watch: {nightly: {least: 2, of: 3, vocabulary: 0.2}}\n")
+    Path("out").mkdir()
     assert status.drifted() == [{"job": "nightly", "window": None, "windows": 0, "statistics": [], "alarm": False}]
-    for day, drifted in (("2026-11-01", True), ("2026-11-02", False), ("2026-11-03", True)):
-        line = {"window": day, "model_version": 1, "rows": 9, "statistic": "vocabulary", "drifted": drifted}
-        rows = pa.Table.from_pylist([line | {"value": 0.3, "by_chance": 0.1, "limit": 0.2}], window_drift.SCHEMA)
-        tables.write(paths.drift("nightly") / f"{day}.parquet", rows.to_batches(), rows.schema)
+    for day, value in (("2026-11-01", 0.3), ("2026-11-02", 0.1), ("2026-11-03", 0.3)):
+        line = {"window": day, "model_version": 1, "rows": 9, "statistic": "vocabulary", "drifted": value > 0.2}
+        rows = pa.Table.from_pylist([line | {"value": value, "by_chance": 0.1, "limit": 0.2}], window_drift.SCHEMA)
+        target = Path(f"out/{day}")
+        target.touch()
+        schema = rows.schema.with_metadata({window_drift.OF: window_drift._state(target)})
+        tables.write(paths.drift("nightly") / f"{day}.parquet", rows.cast(schema).to_batches(), schema)
     assert status.drifted() == [
         {"job": "nightly", "window": "2026-11-03", "windows": 3, "statistics": ["vocabulary"], "alarm": True}
     ]
@@ -125,3 +134,37 @@ def test_the_service_is_asked_with_its_key(monkeypatch: pytest.MonkeyPatch) -> N
         assert reachable.served()["problem"] == "it answers, and needs a key"
         monkeypatch.setenv("BERTLINE_SERVICE_KEY", "k" * 16)
         assert reachable.served()["models"] == [{"name": "headlines", "version": 3}]
+
+
+def test_no_proxy_comes_between_bertline_and_this_machine(checkout: Path) -> None:
+    Path("params.yaml").write_text("{}\n")
+    answers = {"/models": [{"name": "headlines", "version": 3}], "/api/flow_runs/filter": []}
+    with answering(answers) as address, answering({}) as proxy:
+        behind = {"http_proxy": proxy, "BERTLINE_SERVICE": address, "PREFECT_API_URL": f"{address}/api"}
+        for exceptions in ({}, {"NO_PROXY": "intranet.example"}):
+            rest = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"}
+            command = [sys.executable, "-m", "flows.cli", "status", "--json"]
+            done = subprocess.run(command, env=rest | behind | exceptions, capture_output=True, text=True, check=True)
+            answer = json.loads(done.stdout)
+            assert answer["served"] == {"address": address, "models": answers["/models"]}
+            assert answer["schedules"] == {"address": f"{address}/api", "last": [], "next": []}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, "127.0.0.1,localhost,::1"),
+        ({"NO_PROXY": "a.example, localhost"}, "a.example,localhost,127.0.0.1,::1"),
+        ({"no_proxy": "b.example", "NO_PROXY": "a.example"}, "b.example,127.0.0.1,localhost,::1"),
+        ({"no_proxy": "*"}, "*"),
+    ],
+)
+def test_other_exceptions_from_the_proxy_stay(
+    before: dict[str, str], after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in loopback.VARIABLES:
+        monkeypatch.setenv(name, before.get(name, ""))
+    for _ in range(2):
+        loopback.without_proxy()
+        assert [os.environ[name] for name in loopback.VARIABLES] == [after, after]
+    assert urllib.request.proxy_bypass("127.0.0.1:8000")

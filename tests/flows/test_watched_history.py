@@ -13,7 +13,7 @@ from pipelines.core.errors import InputError
 from pipelines.core.windows import Window, between
 from pipelines.entries.score import Score
 from pipelines.entries.watch import Watch
-from pipelines.lifecycle import scored_windows, window_drift
+from pipelines.lifecycle import scored_windows, status, window_drift
 from pipelines.reports import drift_page
 from pipelines.scoring import batch_scoring
 from pipelines.tracking import registry
@@ -65,6 +65,22 @@ def test_an_edited_limit_judges_the_numbers_that_are_there(history: tuple[Score,
     assert len(watched.windows) == 120
     stored = tables.read(paths.drift("daily") / f"{names[0]}.parquet").to_pylist()
     assert [(line["limit"], line["drifted"]) for line in stored if line["statistic"] == "vocabulary"] == [(0.12, False)]
+
+
+def test_the_status_judges_the_windows_that_watch_judges(history: tuple[Score, list[str]]) -> None:
+    entry, names = history
+    score = f"score: {{daily: {{model: m, source: {entry.source!r}, target: {entry.target!r}, since: '{names[0]}'}}}}\n"
+    Path("params.yaml").write_text(score + "watch: {daily: {least: 1, of: 1}}\n")
+    last = {"job": "daily", "window": names[-1], "windows": 120, "statistics": ["vocabulary"], "alarm": True}
+    assert status.drifted() == [last]
+    Path("params.yaml").write_text(score + "watch: {daily: {least: 1, of: 1, vocabulary: 0.12}}\n")
+    assert status.drifted() == [last | {"statistics": [], "alarm": False}]
+    Path("params.yaml").write_text(score.replace(names[0], names[-2]) + "watch: {daily: {least: 1, of: 1}}\n")
+    Path(f"out/{names[-1]}.parquet").unlink()
+    assert status.drifted() == [last | {"window": names[-2], "windows": 1}]
+    write_scored(Path(f"out/{names[-2]}.parquet"), 3)
+    nothing = {"window": None, "windows": 0, "statistics": [], "alarm": False}
+    assert status.drifted() == [last | nothing], "its numbers are of another file"
 
 
 def test_a_file_that_was_put_back_with_another_time_is_the_same(history: tuple[Score, list[str]]) -> None:
