@@ -85,7 +85,11 @@ def _is_folder_job(source: str, target: str) -> bool:
         if target.endswith(".parquet"):
             raise UsageError(f"{target}: in S3, and from S3, also the answers to one file are a folder; name a folder")
         return True
-    return Path(source).is_dir() or Path(source).suffix.lower() in (".csv", ".jsonl")
+    if not Path(source).is_dir() and Path(source).suffix.lower() not in (".csv", ".jsonl"):
+        return False
+    if target.endswith(".parquet") and not (Path(target) / job_folders.RECORD).is_file():
+        raise UsageError(f"{target}: the answers to a folder, and to a CSV or JSONL file, are a folder; name a folder")
+    return True
 
 
 def _score_folder(name: str, source: str, target: str, as_json: bool, options: dict[str, Any]) -> None:

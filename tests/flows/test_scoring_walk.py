@@ -36,6 +36,15 @@ def lines(checkout: Path) -> Iterator[list[str]]:
     mlflow.set_tracking_uri(None)
 
 
+@pytest.mark.usefixtures("checkout")
+def test_a_folder_of_answers_has_no_name_of_a_file() -> None:
+    Path("rows.csv").write_text("text\n犬\n", encoding="utf-8")
+    for source in ("rows.csv", "."):
+        refused = commands.bertline(f"score tiny {source} res.parquet").require(2).err
+        assert "res.parquet: the answers to a folder, and to a CSV or JSONL file, are a folder" in refused
+    assert not Path("res.parquet").exists()
+
+
 @pytest.mark.timeout(900)
 def test_from_a_folder_of_files_to_audited_answers(lines: list[str]) -> None:
     assert len(lines) == 15
