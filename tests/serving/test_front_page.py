@@ -164,6 +164,17 @@ def test_a_pair_and_a_number(tab: Tab, predict: Callable[..., dict[str, Any]]) -
     assert not tab.texts("#agreement")[0], "their answers are of different kinds"
 
 
+def test_a_field_may_be_empty_but_not_all(tab: Tab, predict: Callable[..., dict[str, Any]]) -> None:
+    tab.choose("#model", "regression")
+    tab.click("#predict")
+    assert tab.texts(CARDS) == []
+    assert not tab.value("document.getElementById('form').checkValidity()")
+    tab.fill("[name=text]", JAPANESE)
+    tab.click("#predict")
+    answered(tab)
+    assert tab.texts(".number") == [f"{predict('regression', text=JAPANESE, text_pair='')['value']:.3f}"]
+
+
 def questions(predict: Callable[..., dict[str, Any]]) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
     """Rows and their predictions: with an answer and without one, and with an emoji in the span and without one."""
     seen = set()

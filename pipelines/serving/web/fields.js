@@ -54,6 +54,7 @@ function build(model) {
   shown = shape(model);
   const fields = model.inputs.map((name) => (name === "choices" ? choices(model.labels.length) : field(name)));
   byId("fields").replaceChildren(...fields);
+  requireText();
   const keys = model.inputs.every((name) => sendsOnEnter(name)) ? ENTER : CONTROL;
   byId("keys").replaceChildren(...keys.map((part) => (/^\w+$/.test(part) ? element("kbd", {}, part) : part)));
 }
@@ -92,7 +93,7 @@ function save() {
 function field(name) {
   const {label, lines} = COLUMNS[name] || {label: name, lines: 3};
   const value = values.get(name) || "";
-  const common = {name, required: "", dir: "auto", lang: language(value), autocomplete: "off"};
+  const common = {name, dir: "auto", lang: language(value), autocomplete: "off"};
   const input = lines === 1 ? element("input", common) : element("textarea", {...common, rows: lines});
   return element("label", {}, label, filled(input, value));
 }
@@ -100,7 +101,7 @@ function field(name) {
 function choices(count) {
   const before = values.get("choices") || [];
   const inputs = Array.from({length: count}, (_, i) => {
-    const input = element("input", {name: "choices", required: "", dir: "auto", "aria-label": `Choice ${i + 1}`});
+    const input = element("input", {name: "choices", dir: "auto", "aria-label": `Choice ${i + 1}`});
     return element("label", {class: "choice"}, `${i + 1}`, filled(input, before[i] || ""));
   });
   return element("fieldset", {}, element("legend", {class: "label"}, "Choices"), ...inputs);
@@ -110,6 +111,13 @@ function filled(input, value) {
   input.value = value;
   input.addEventListener("input", () => {
     input.lang = language(input.value) || "";
+    requireText();
   });
   return input;
+}
+
+/** Let the browser ask for a text while all fields are empty; a row may have empty ones, such as a choice. */
+function requireText() {
+  const inputs = Array.from(byId("fields").querySelectorAll("[name]"));
+  inputs[0].required = inputs.every((input) => !input.value);
 }
