@@ -1,14 +1,22 @@
 """Read records of a workbook (xlsx): the rows of one sheet, under the names in its first row; cells become texts."""
 
 import datetime
+import posixpath
+import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from pipelines.core.errors import InputError, choices
 
 MAX_BYTES = 1 << 30  # of all parts of the file, unpacked: a sheet is read whole
+MAX_CELLS = 20_000_000  # from A1 to the last row and column that have a cell; calamine makes empty ones too
+PART_BYTES = 1 << 20  # of a sheet that are looked through at a time
+# a cell with something in it, such as an empty text; calamine passes over one that has a style alone
+CELL = re.compile(rb"""<(?:\w+:)?c\s(?:[^<>]*\s)?r\s*=\s*["']([A-Z]{1,3})([0-9]{1,7})["'](?:[^<>]*[^<>/])?>(?!</)""")
 MIDNIGHT = datetime.time()
 
 Rows = dict[int, list[str]]  # number of a row in the sheet -> its cells; rows without any are left out
@@ -66,15 +74,18 @@ def _sheets(path: Path, sheet: str = "") -> Iterator[tuple[str, Rows]]:
     import python_calamine as calamine
 
     _require_small(path)
+    parts = _parts(path)
     try:
         with calamine.CalamineWorkbook.from_path(path) as workbook:
             for about in workbook.sheets_metadata:
                 is_visible = about.visible == calamine.SheetVisibleEnum.Visible
                 if about.typ == calamine.SheetTypeEnum.WorkSheet and (is_visible or about.name == sheet):
+                    if about.name in parts:
+                        _require_near(path, about.name, parts[about.name])
                     cells = workbook.get_sheet_by_name(about.name).to_python(skip_empty_area=False)
                     texts = ([_text(cell) for cell in row] for row in cells)
                     yield about.name, {number: row for number, row in enumerate(texts, 1) if any(map(str.strip, row))}
-    except calamine.CalamineError as error:
+    except (calamine.CalamineError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise InputError(f"{path}: not a readable workbook ({error}); save it again as xlsx, or as CSV UTF-8") from None
 
 
@@ -89,6 +100,40 @@ def _require_small(path: Path) -> None:
         ) from None
     if size > MAX_BYTES:
         raise InputError(f"{path}: {size:,} bytes unpacked; at most {MAX_BYTES:,} are read; save it as CSV UTF-8")
+
+
+def _parts(path: Path) -> dict[str, str]:
+    """The part of the file that has each sheet, by the sheet's name."""
+    try:
+        with zipfile.ZipFile(path) as parts:
+            links = ElementTree.fromstring(parts.read("xl/_rels/workbook.xml.rels"))
+            targets = {link.get("Id"): posixpath.join("/xl", link.get("Target", "")) for link in links}
+            sheets = ElementTree.fromstring(parts.read("xl/workbook.xml")).iterfind("{*}sheets/{*}sheet")
+            there = {f"/{name}" for name in parts.namelist()}
+            keys = [(sheet.get("name", ""), next(v for k, v in sheet.items() if k.endswith("}id"))) for sheet in sheets]
+    except (KeyError, StopIteration, ElementTree.ParseError):  # calamine says what is wrong
+        return {}
+    places = {name: posixpath.normpath(targets.get(key, "")) for name, key in keys}
+    return {name: place[1:] for name, place in places.items() if place in there}
+
+
+def _require_near(path: Path, sheet: str, part: str) -> None:
+    """Raise InputError if a cell of a sheet, such as one with an empty text, lies so far off that memory runs out."""
+    rows, columns, text = {0}, {b""}, b""
+    with zipfile.ZipFile(path) as parts, parts.open(part) as file:
+        while read := file.read(PART_BYTES):
+            before, tag, after = (text + read).rpartition(b"<")
+            text = tag + after
+            for column, row in CELL.findall(before):
+                rows.add(int(row))
+                columns.add(column)
+    last = max(columns, key=lambda column: (len(column), column))
+    width = sum((letter - 64) * 26**power for power, letter in enumerate(reversed(last)))
+    if max(rows) * width > MAX_CELLS:
+        raise InputError(
+            f"{path}: sheet {sheet!r}: its cells reach to {last.decode()}{max(rows)}, and at most {MAX_CELLS:,} are "
+            "read, empty ones too; delete the empty rows and columns behind yours, or save the sheet as CSV UTF-8"
+        )
 
 
 def _text(cell: Any) -> str:

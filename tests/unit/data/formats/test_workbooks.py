@@ -79,3 +79,31 @@ def test_what_is_no_workbook_is_refused_in_one_sentence(tmp_path: Path, monkeypa
     monkeypatch.setattr(workbooks, "MAX_BYTES", 10)
     with pytest.raises(InputError, match="11 bytes unpacked; at most 10 are read"):
         workbooks.sheets_with_rows(file)
+
+
+@pytest.mark.parametrize("cell", ["XFD1048576", "T1048576"])
+def test_a_blank_cell_far_off_is_refused_before_the_sheet_is_made(cell: str, tmp_path: Path) -> None:
+    """Its text is empty. A style that somebody gave a whole column leaves cells with nothing at all, which are read."""
+    workbook_files.write(tmp_path / "near.xlsx", {"Data": ROWS, "Far": [["a", "b"], ["1", "2"]]})
+    file = tmp_path / "a.xlsx"
+    styled = f'<row r="1048576"><c r="{cell}" s="1"/><c r="{cell}" s="1"></c></row></sheetData>'
+    blank = styled.replace("></c>", ' t="inlineStr"><is><t></t></is></c>')
+    with zipfile.ZipFile(tmp_path / "near.xlsx") as near, zipfile.ZipFile(file, "w") as far:
+        for part in near.namelist():
+            end = {"xl/worksheets/sheet1.xml": styled, "xl/worksheets/sheet2.xml": blank}.get(part, "</sheetData>")
+            far.writestr(part, near.read(part).decode().replace("</sheetData>", end))
+    with pytest.raises(InputError, match=rf"a\.xlsx: sheet 'Far': its cells reach to {cell}, and"):
+        list(workbooks.records(file, "Far"))
+    assert len(list(workbooks.records(file, "Data"))) == 5
+
+
+def test_the_cells_of_a_sheet_are_found_where_a_read_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workbook_files.write(tmp_path / "a.xlsx", {"Data": ROWS})  # five columns, the last of which only has a name
+    read = list(workbooks.records(tmp_path / "a.xlsx"))
+    for size in (1, 7, 1 << 20):
+        monkeypatch.setattr(workbooks, "PART_BYTES", size)
+        monkeypatch.setattr(workbooks, "MAX_CELLS", 32)
+        assert list(workbooks.records(tmp_path / "a.xlsx")) == read
+        monkeypatch.setattr(workbooks, "MAX_CELLS", 31)
+        with pytest.raises(InputError, match="reach to D8"):
+            list(workbooks.records(tmp_path / "a.xlsx"))
