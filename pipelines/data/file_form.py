@@ -17,6 +17,7 @@ SPLITS = {  # what names of files say, as words: "latest" is no test
     "test": r"(?<![a-z])test(ing)?(set|data)?(?![a-z])|評価|テスト",
     "dev": r"(?<![a-z])(dev(elopment)?|val(id(ation)?)?)(set|data)?(?![a-z])|検証|開発",
 }
+CONLL = ("conll", "bio", "iob", "iob2")  # suffixes of files whose tags may be others than TAGS
 TAGS = re.compile(r"([^\t]+\t|\S+ )(.*[ \t])?(O|[BI]-\S+)$")
 
 EXCEL = re.compile(r"sep=.$")  # a first line that names the delimiter
@@ -91,15 +92,15 @@ def form(file: Path) -> dict[str, Any]:
     if suffix == "jsonl":
         return {"format": suffix, **encoding}
     opener = _opener(encoding)
-    if suffix == "tsv":
-        is_csv = delimiters.has_quotes(file, opener) and delimiters.is_csv(file, opener)
-        return {**(CSV_WITH_TABS if is_csv else {"format": suffix}), **encoding}
     head = [line for _, line in zip(range(200), lines(file, opener), strict=False)]
-    tagged = [line for _, line in head if line.strip() and not line.startswith("-DOCSTART-")]
-    if tagged and all(TAGS.match(line) for line in tagged):
+    tagged = [line.rstrip(" \t") for _, line in head if line.strip() and not line.startswith("-DOCSTART-")]
+    if tagged and (suffix in CONLL or all(TAGS.match(line) for line in tagged)):
         words = [conll.fields_of(line)[0] for line in tagged]
         units = {"units": "characters"} if all(len(word) == 1 for word in words) else {}
         return {"format": "conll", "kind": "tagging", **encoding, **units}
+    if suffix == "tsv":
+        is_csv = delimiters.has_quotes(file, opener) and delimiters.is_csv(file, opener)
+        return {**(CSV_WITH_TABS if is_csv else {"format": suffix}), **encoding}
     if suffix not in ("csv", "txt"):
         raise InputError(
             f"{file}: not CSV, TSV, JSONL, Parquet, xlsx, SQuAD's JSON, CoNLL's columns or a folder per label"

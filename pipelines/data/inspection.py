@@ -110,16 +110,17 @@ def require_prepared(seen: Seen) -> list[str]:
 
 def _table(files: Sequence[Path], keys: dict[str, Any], text: str, label: str) -> dict[str, Any]:
     """The kind and the columns of tables, told by the first one, and names of labels that are no text."""
-    first, *others = files
-    table = _columns(first, keys)
+    table, *others = (_columns(file, keys) for file in files)
     try:
         kind, columns = table_columns.kind_and_columns(table, text, label)
     except InputError as error:
-        raise InputError(f"{first}: {error}") from None
+        raise InputError(f"{files[0]}: {error}") from None
+    if any(table_columns.id_column(other) != columns.get("id", "") for other in others):
+        columns.pop("id", None)  # rows of one file have none
     rename: dict[str, str] = {}
     if kind in ("single", "pair"):
         name = columns.get("label", "label")
-        rename = _names_of_numbers([*table[name], *(cell for file in others for cell in _columns(file, keys)[name])])
+        rename = _names_of_numbers([*table[name], *(cell for other in others for cell in other[name])])
     return {
         "kind": kind,
         **({"columns": columns} if columns else {}),
@@ -131,13 +132,14 @@ def _columns(file: Path, keys: dict[str, Any]) -> defaultdict[str, list[Any]]:
     """The cells of each column of a table; none of a column that it lacks."""
     opener = encodings.opener(keys.get("encoding", "utf-8")) or plain
     table = defaultdict[str, list[Any]](list)
+    errors: list[InputError] = []
     for _, record in records(
-        file, keys["format"], (), opener, keys.get("delimiter", ","), Findings().note, keys.get("sheet", "")
+        file, keys["format"], (), opener, keys.get("delimiter", ","), errors.append, keys.get("sheet", "")
     ):
         for name, cell in record.items():
             table[name].append(cell)
     if not table:
-        raise InputError(f"{file}: no rows in it")
+        raise errors[0] if errors else InputError(f"{file}: no rows in it")
     return table
 
 

@@ -26,7 +26,7 @@ def kind_and_columns(table: Columns, text: str = "", label: str = "") -> tuple[s
         if name not in table:
             raise InputError(choices("column", name, table))
     columns: dict[str, str] = {}
-    if identifier := _id(table):
+    if identifier := id_column(table):
         columns["id"] = identifier
     if {"question", "context", "answers"} <= {*table}:
         return "span", columns
@@ -42,7 +42,7 @@ def kind_and_columns(table: Columns, text: str = "", label: str = "") -> tuple[s
     numbers = [_number(cell) for cell in table[columns["label"]] if cell not in ("", None)]
     several = len({*map(str, table[columns["label"]])}) > MANY_VALUES
     kind = "regression" if several and all(numbers) else "pair" if pair else "single"
-    return kind, {name: column for name, column in columns.items() if name != column}
+    return kind, {name: column for name, column in columns.items() if name != column or name == "id"}
 
 
 def _named(table: Columns, what: str) -> str:
@@ -50,7 +50,7 @@ def _named(table: Columns, what: str) -> str:
     return next((plain[name] for name in NAMES[what].split() if name in plain), "")
 
 
-def _id(table: Columns) -> str:
+def id_column(table: Columns) -> str:
     """The column that numbers the rows: its name says so, and no value occurs twice or is missing."""
     for name, cells in table.items():
         is_named = name.lower() in ("id", "no", "number", "番号") or name.lower().endswith(("_id", "id番号"))

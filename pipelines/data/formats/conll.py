@@ -47,7 +47,8 @@ def sentences(path: Path, word: int = 0, tag: int = -1, opener: Opener = plain) 
 
 
 def fields_of(line: str) -> list[str]:
-    """The columns of a line: between tabs if it has any, else between spaces."""
+    """The columns of a line: between tabs if it has any, else between spaces. Those at its end are no column."""
+    line = line.rstrip(" \t")
     return line.split("\t") if "\t" in line else line.split()
 
 

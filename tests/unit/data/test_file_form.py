@@ -54,6 +54,25 @@ def test_a_wide_space_may_be_a_tagged_character(tmp_path: Path) -> None:
     assert conll.row(file, sentence, "0", "")["text"] == "三好　葵"
 
 
+@pytest.mark.parametrize("between", ["\t", " "])
+@pytest.mark.parametrize("end", ["", " ", "\t", " \r"])
+def test_tags_are_told_whatever_the_suffix_and_the_spaces_at_line_ends(between: str, end: str, tmp_path: Path) -> None:
+    lines = [f'"{between}O', f"Ann{between}B-PER", "", f"left{between}O"]
+    for name in ("train.tsv", "train.conll", "train.bio", "train.txt"):
+        file = tmp_path / name
+        file.write_bytes("".join(f"{line}{end}\n" for line in lines).encode())
+        form = file_form.form(file)
+        assert form == {"format": "conll", "kind": "tagging"}
+        assert [one.row["text"] for one in rows(file, form)] == ['" Ann', "left"]
+
+
+def test_a_reader_names_the_tag_that_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "es.conll"
+    file.write_text("Ann B-PER\n\nWest B-LOC\nIndies E-LOC\n")
+    with pytest.raises(InputError, match=r"es\.conll: line 3: the tag 'E-LOC' is not one of O, B-<label>, I-<label>"):
+        rows(file, file_form.form(file))
+
+
 def test_hidden_files_of_a_folder_are_no_texts_and_suffixes_have_any_case(tmp_path: Path) -> None:
     for name in ("a/1.txt", "a/2.TXT", "a/._1.txt", ".ipynb_checkpoints/1-checkpoint.txt"):
         (tmp_path / "mails" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -61,6 +61,23 @@ def test_a_truth_value_takes_the_name_of_the_text_that_it_is_like(checkout: Path
     assert len(rows_of(seen)) == len(labels)
 
 
+def test_a_column_of_ids_is_one_under_our_name_too(checkout: Path) -> None:
+    for file, names in (("train.csv", "id,text,label"), ("test.csv", "id,text,label"), ("other.csv", "text,label,id")):
+        rows = [f"{file}-{i},{line}" if file != "other.csv" else f"{line},same" for i, line in enumerate(LINES)]
+        Path(file).write_text("\n".join([names, *rows, ""]))
+    seen = inspection.inspect([Path("train.csv"), Path("test.csv")])
+    assert seen.keys["columns"] == {"id": "id"}
+    assert rows_of(seen)[0]["id"] == "train.csv-0"
+    Path("other.csv").rename("test.csv")
+    assert "columns" not in inspection.inspect([Path("train.csv"), Path("test.csv")]).keys, "test.csv has no ids"
+
+
+def test_an_array_in_a_file_of_lines_is_named_with_its_first_line(checkout: Path) -> None:
+    Path("arr.jsonl").write_text(json.dumps([{"text": "x", "label": "a"}], indent=1))
+    with pytest.raises(InputError, match=r"arr\.jsonl: line 1: not JSON: "):
+        inspection.inspect([Path("arr.jsonl")])
+
+
 @pytest.mark.parametrize("at", [0, 3])
 def test_a_json_record_without_a_label_has_none_whichever_it_is(at: int, checkout: Path) -> None:
     records = [{"text": f"word {i * i}", **({"label": "ab"[i % 2]} if i != at else {})} for i in range(10)]
