@@ -20,8 +20,8 @@ TO_SCORE, SCORED = Path("state/scored/quickstart-rows.parquet"), Path("state/sco
 T = TypeVar("T")
 
 
-def quickstart() -> str:
-    """Run every step on the active params.yaml; returns the summary to print.
+def quickstart() -> tuple[str, bool]:
+    """Run every step on the active params.yaml; returns the summary to print, and whether a champion answered.
 
     Prefect's server and MLflow's database take long to start; they start beside the graph.
     """
@@ -40,17 +40,20 @@ def quickstart() -> str:
 
         _timed("MLflow runs, a registered challenger", lambda: retrain([name], ran))
         outcome = _timed("the gate", lambda: promote(name))
+        gate = "\n".join(f"gate    {reason}" for reason in outcome.reasons)
+        judged = f"\n{report_folder.comparison(params.read())}\n\n{gate}\n"
+        if not outcome.champion:
+            return f"{judged}{name} has no champion, so its rows are not scored, and nothing is asked", False
         unlabelled = _without_labels(entry)
         count = _timed("batch scoring", lambda: score(name, str(TO_SCORE), str(SCORED)))
         answer = _timed("one request to the service", lambda: _one_request(name, unlabelled))
-    gate = "\n".join(f"gate    {reason}" for reason in outcome.reasons)
     return (
-        f"\n{report_folder.comparison(params.read())}\n\n{gate}\n"
+        f"{judged}"
         f"asked   {' | '.join(map(str, unlabelled.values()))}\nanswer  {answer}\n"
         f"report  {paths.reports() / 'index.html'}\n"
         f"scored  {SCORED} ({count:,} rows)\n"
         f"MLflow  {store.shown()}"
-    )
+    ), True
 
 
 def _start() -> None:

@@ -9,7 +9,7 @@ import typer
 from flows.cli import beginning, comparisons, graph, models, rows, searches, services, texts, upkeep, verifying
 from flows.cli.arguments import INTERRUPTED
 from flows.cli.panels import DEBUG, Commands
-from flows.local import prefect_settings
+from flows.local import loopback, prefect_settings
 from pipelines.core import stage
 
 VERSION = "print the version, and end"
@@ -43,6 +43,7 @@ def options(
 
 
 def main() -> None:
+    loopback.without_proxy()
     prefect_settings.use_local_state()
     with stage.one_sentence("bertline", lambda: DEBUG["on"]):
         try:

@@ -66,9 +66,7 @@ def retrain(
     print_answer(answer, as_json, lambda _: sentences)
 
 
-@cli.command(
-    **listed(DECIDE, "bertline cascade headlines small", "bertline cascade headlines small --rows march.parquet")
-)
+@cli.command(**listed(DECIDE, "bertline cascade headlines headlines-small --rows march.parquet"))
 def cascade(
     name: Name,
     student: Annotated[
@@ -290,7 +288,7 @@ def prune(
     remove: Annotated[bool, typer.Option("--yes", help="remove them; without it they are only named")] = False,
     as_json: Annotated[bool, json_with("model, would, removed, bytes, stays (version: reasons)")] = False,
 ) -> None:
-    """Remove the old versions of a model: no last champions, without an alias, not served. Their events stay."""
+    """Remove old versions. The last champions, versions with an alias, and what a service answers with stay."""
     require_registered(name)
     from flows.local.watched_service import watched
     from pipelines.lifecycle import pruning

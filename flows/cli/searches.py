@@ -13,7 +13,7 @@ cli = group()
 TEACHERS = of_sections("finetune", "compress")
 
 
-@cli.command(**listed(MAKE, "bertline tune headlines"))
+@cli.command(**listed(MAKE, "bertline tune reviews"))
 def tune(
     run: Annotated[str, typer.Argument(help="an entry of tune in params.yaml", autocompletion=of_sections("tune"))],
     as_json: Annotated[bool, json_with("run, metric, split, trials, best")] = False,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from flows.cli import completion
-from flows.cli.arguments import group, json_with, print_answer, require_version
+from flows.cli.arguments import REFUSED, group, json_with, print_answer, require_version
 from flows.cli.panels import LOOK_AFTER, MAKE, SERVE, listed
 from flows.local import prefect_settings
 
@@ -26,6 +26,7 @@ TEXTS = "with --keep-requests: with the rows' texts, which `bertline promote --r
 MODEL_MB = "most megabytes of a new version's files; 0: what fits in the free memory"
 ORIGIN = "pages of this origin may call the service from a browser, such as https://www.example.com; may be repeated"
 CERTIFICATE = "answer by https alone, with the certificate in this file of PEM; a renewed one is taken up"
+DEPLOYMENT = "FLOW/NAME, such as retrain/weekly; `bertline status` lists those with a time"
 TLS_KEY = "its private key, which nobody else may read; by default in the same file"
 
 
@@ -124,7 +125,7 @@ def down(as_json: Annotated[bool, json_with("stopped")] = False) -> None:
 
 @cli.command(**listed(LOOK_AFTER, "bertline trigger retrain/weekly"))
 def trigger(
-    deployment: Annotated[str, typer.Argument(help="FLOW/NAME of prefect.yaml, such as retrain/weekly")],
+    deployment: Annotated[str, typer.Argument(help=DEPLOYMENT)],
     param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be repeated")] = None,
     queue: Annotated[str, typer.Option(help="a work queue: urgent, scoring or training; by default its own")] = "",
     as_json: Annotated[bool, json_with("deployment, run")] = False,
@@ -139,8 +140,14 @@ def trigger(
 
 @cli.command(**listed(MAKE, "bertline quickstart"))
 def quickstart() -> None:
-    """Go from samples to a served model, as `make run` does."""
+    """Make all of params.yaml, promote the first entry of `promote`, score its rows and ask it once.
+
+    If the gate refuses it and there is no champion, end with status 3.
+    """
     prefect_settings.before_a_flow()
     from flows.quickstart import quickstart as run
 
-    print(run())
+    summary, answered = run()
+    print(summary)
+    if not answered:
+        raise typer.Exit(REFUSED)

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 from flows.local import diagnosis, prefect_settings, reachable, servers
 from flows.local.diagnosis import Finding
 from pipelines.core import cpu, memory
-from pipelines.graph import params_findings
+from pipelines.graph import import_closure, params_findings
 
 SECONDS = 2.0
 DVC_CONFIGS = (Path(".dvc/config"), Path(".dvc/config.local"))
@@ -22,7 +22,7 @@ DVC_CONFIGS = (Path(".dvc/config"), Path(".dvc/config.local"))
 def findings() -> Iterator[Finding]:
     """A finding for each check, in the order of an installation: Python first, then the machine, then the checkout."""
     yield diagnosis.python()
-    yield diagnosis.pins((Path(name).read_text() for name in locks()), metadata.version)
+    yield diagnosis.pins([lock.read_text() for lock in locks()], metadata.version)
     yield diagnosis.unmet(metadata.distributions())
     yield from machine()
     yield from japanese()
@@ -37,10 +37,11 @@ def findings() -> Iterator[Finding]:
     yield diagnosis.entries(params_findings.require_form)
 
 
-def locks() -> list[str]:
-    """The locks of this checkout that the installed build of torch needs."""
+def locks() -> list[Path]:
+    """The locks beside the installed code that the installed build of torch needs; a project has none."""
     cpu = "+cpu" in torch_build()
-    return [name for name in diagnosis.LOCKS if Path(name).is_file() and not (cpu and "cuda" in name)]
+    files = [import_closure.ROOT / name for name in diagnosis.LOCKS if not (cpu and "cuda" in name)]
+    return [file for file in files if file.is_file()]
 
 
 def torch_build() -> str:

@@ -13,6 +13,8 @@ from pipelines.core.section import Name
 FILE = Path("params.yaml")
 NAME: TypeAdapter[str] = TypeAdapter(Name)
 ENTRIES = "pipelines.entries"  # one module per section
+PLACE = "stages run at the root of a checkout, or of a project of `bertline init`"
+READY_MADE = "the ready-made files are in params/ of bertline's checkout"
 FREE = {"resources", "defaults"}  # `defaults` is a place for YAML anchors
 
 S = TypeVar("S", bound=BaseModel)
@@ -45,7 +47,7 @@ def options(entry: BaseModel, plugin: type[S], where: str, **shared: Any) -> S:
 
 def read(file: Path = FILE) -> dict[str, dict[str, Any]]:
     """The whole file as plain values: sections, and the entries of each. Raises UsageError for any other form."""
-    values = yaml_file.read(file, "stages run at the root of a checkout")
+    values = yaml_file.read(file, PLACE if file == FILE else READY_MADE)
     sections = {*plugins.names(ENTRIES), *FREE}
     for section, entries in values.items():
         if section not in sections:

@@ -39,7 +39,7 @@ def read(file: Path, hint: str) -> dict[str, Any]:
         raise UsageError(f"{file}: no such file; {hint}") from None
     except RecursionError:
         raise UsageError(f"{file}: not readable as YAML: nested too deep") from None
-    except _DisputedError as error:
+    except _RefusedError as error:
         raise UsageError(f"{file}: {error}") from None
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
         raise UsageError(f"{file}: not readable as YAML: {' '.join(str(error).split())[:300]}") from None
@@ -74,8 +74,8 @@ def dump(value: Any, flow: bool = False, width: int = 10_000) -> str:
     return yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False, default_flow_style=flow, width=width)
 
 
-class _DisputedError(Exception):
-    """A scalar that YAML 1.1 and YAML 1.2 read as different values."""
+class _RefusedError(Exception):
+    """A repeated key, or a scalar that YAML 1.1 and YAML 1.2 read as different values."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -90,17 +90,22 @@ class _Loader(yaml.SafeLoader):
         plain = isinstance(node, yaml.ScalarNode) and node.style is None  # without quotes
         if plain and DISPUTED.fullmatch(node.value) and not SAME.fullmatch(node.value):
             at = f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
-            raise _DisputedError(
+            raise _RefusedError(
                 f"{at}: {shown(node.value)} is one value in YAML 1.1 and another in YAML 1.2, which DVC uses; "
                 "write text in quotes, and a number in decimal digits"
             )
         return super().construct_scalar(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = [key for key in keys if keys.count(key) > 1 and key[0] != "tag:yaml.org,2002:merge"]
-        if twice:
-            raise yaml.MarkedYAMLError(problem=f"the key {twice[0][1]!r} occurs twice", problem_mark=node.start_mark)
+        lines: dict[tuple[str, str], int] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            line, name = key.start_mark.line + 1, (key.tag, key.value)
+            if name in lines:
+                mend = "put these entries below it" if isinstance(value, yaml.MappingNode) else "remove one of them"
+                raise _RefusedError(f"line {line}: {shown(key.value)} is there already (line {lines[name]}); {mend}")
+            lines[name] = line
         return super().construct_mapping(node, deep)
 
 

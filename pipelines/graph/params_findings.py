@@ -30,7 +30,7 @@ def of_form() -> tuple[checking.Entries, list[str]]:
     """The same, but only about sections, keys and names: no plugin is imported, and no file of an entry is read."""
     wrong: list[str] = []
     try:
-        wrong += _lacking(yaml_file.read(params.FILE, "stages run at the root of a checkout"))
+        wrong += _lacking(yaml_file.read(params.FILE, params.PLACE))
         return checking.check(), wrong
     except UsageError as error:
         return {}, [*wrong, str(error)]

@@ -6,6 +6,7 @@ service without keys must not answer them.
 
 from typing import Any
 
+from pipelines.serving import request_work
 from pipelines.serving.refusals import Refusals
 
 
@@ -20,6 +21,7 @@ class RequireHost:
             values = [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"host"]
             if len(values) != 1 or _name(values[0]) not in self.names:
                 why = f"the service answers under {', '.join(self.names)} only; start it with --keys or --open"
+                request_work.refuse("another host name")
                 await self.refusals.response(scope, 400, why, {})(scope, receive, send)
                 return
         await self.app(scope, receive, send)

@@ -145,6 +145,10 @@ def test_the_image_is_healthy_at_another_port_and_with_tls(tmp_path: Path) -> No
     for scheme, folder in (("http", None), ("https", tmp_path)):
         with health_answers.answered(certificate_folder=folder) as port:
             for path, status in (("health", 0), ("other", 1)):
-                environment = os.environ | {"BERTLINE_HEALTH": f"{scheme}://127.0.0.1:{port}/{path}"}
+                behind = {
+                    f"{scheme}_proxy": "http://127.0.0.1:9",
+                    "BERTLINE_HEALTH": f"{scheme}://127.0.0.1:{port}/{path}",
+                }
+                environment = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"} | behind
                 done = subprocess.run(json.loads(check), env=environment, capture_output=True, check=False)
                 assert done.returncode == status, (scheme, path)

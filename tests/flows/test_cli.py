@@ -1,6 +1,8 @@
 """The command line: one sentence and an exit status for what is wrong, and no edit lost."""
 
 import json
+import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,8 @@ from flows.cli import comparisons
 from flows.quickstart import quickstart
 from pipelines.core import json_file, paths
 from pipelines.core.errors import UsageError
-from tests.support import commands
+from pipelines.graph import new_project
+from tests.support import commands, stores
 from tests.support.records import RECORDS
 
 GOOD = "ingest: {mine: {corpus: custom}}\n"
@@ -107,6 +110,23 @@ def test_a_wrong_name_is_reported_before_prefect_starts(command: str, section: s
 def test_the_quickstart_needs_a_model_to_promote() -> None:
     with pytest.raises(UsageError, match=r"params\.yaml: no entry of promote"):
         quickstart()
+
+
+@pytest.mark.slow
+def test_the_quickstart_ends_with_what_the_gate_refuses(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(new_project.create(checkout / "own", checkout / "own.remote"))
+    monkeypatch.chdir(checkout / "own")
+    stores.place_in(checkout / "own")
+    labels = random.Random(1).choices("ab", k=80)
+    Path("rows.csv").write_text("text,label\n" + "".join(f"the film {i},{label}\n" for i, label in enumerate(labels)))
+    assert bertline("new", "rows.csv", "--yes").returncode == 0
+    written = re.sub("epochs: .*", "epochs: 1", Path("params.yaml").read_text())
+    Path("params.yaml").write_text(written.replace("at_least: 0.0", "at_least: 1.0"))
+    ended = bertline("quickstart")
+    assert ended.returncode == 3, ended.stderr
+    *_, refused, last = (line for line in ended.stdout.splitlines() if not line.startswith("gate    passed"))
+    assert refused.startswith("gate    refused: accuracy ")
+    assert last == "rows has no champion, so its rows are not scored, and nothing is asked"
 
 
 @pytest.mark.slow

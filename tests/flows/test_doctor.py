@@ -13,9 +13,12 @@ import pytest
 
 from flows.local import checkup, diagnosis, prefect_settings, reachable
 from flows.local.diagnosis import Finding
-from pipelines.graph import checking
+from pipelines.graph import checking, import_closure
 from pipelines.text import mecab
 from tests.support import commands, health_answers
+from tests.support.places import ROOT
+
+TORCH = metadata.version("torch")
 
 
 def states(*findings: Finding) -> list[str]:
@@ -46,6 +49,13 @@ def test_a_package_of_another_version_or_none_is_found() -> None:
         diagnosis.pins([f"pyyaml=={metadata.version('pyyaml')}"], metadata.version).says
         == "1 packages are as in the locks"
     )
+    assert diagnosis.pins([], metadata.version).says == "not checked: this installation has no locks beside it"
+
+
+def test_the_locks_are_those_of_the_installation_in_any_folder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checkup.locks() == [ROOT / name for name in diagnosis.LOCKS if "cuda" not in name or "+cpu" not in TORCH]
+    monkeypatch.setattr(import_closure, "ROOT", checkout)
+    assert checkup.locks() == []
 
 
 def test_what_a_package_needs_is_missing_or_another(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ def environment(checkout: Path) -> Iterator[dict[str, str]]:
         "PREFECT_HOME": str(checkout / "state" / "prefect"),
         "BERTLINE_PREFECT_PORT": str(free_port()),
         "BERTLINE_MLFLOW_PORT": str(free_port()),
+        "http_proxy": "http://127.0.0.1:9",  # where nothing listens: no call to this machine may go there
     }
     yield variables
     bertline(variables, "down")
@@ -282,7 +283,7 @@ def check_prefects_own_commands(environment: dict[str, str]) -> None:
     (block,) = (block for block in page.split("```") if "export PREFECT_API_URL" in block)
     home = Path("home")
     home.mkdir()
-    fresh = {name: value for name, value in environment.items() if not name.startswith("PREFECT_")}
+    fresh = {name: value for name, value in environment.items() if not name.startswith(("PREFECT_", "http_proxy"))}
     fresh |= {"HOME": str(home.resolve()), "PATH": f"{servers.BIN}:{environment['PATH']}"}
     command = ["bash", "-ec", block.removeprefix("sh")]
     done = subprocess.run(command, env=fresh, capture_output=True, text=True, check=False)

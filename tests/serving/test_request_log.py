@@ -112,6 +112,14 @@ def test_a_refusal_has_a_cause_and_no_text(client: TestClient, capsys: pytest.Ca
         assert "secret" not in text
 
 
+def test_another_host_name_is_a_cause_of_its_own(models: Catalogue, capsys: pytest.CaptureFixture[str]) -> None:
+    local = TestClient(application(models, hosts=("127.0.0.1",), log_format="json"), base_url="http://127.0.0.1")
+    assert local.get("/health").status_code == 200
+    assert local.get("/health", headers={"Host": "evil.example"}).status_code == 400
+    good, refused = entries(capsys)
+    assert (good["cause"], refused["cause"], refused["path"]) == ("", "another host name", "")
+
+
 def test_an_id_that_could_forge_a_line_is_replaced(client: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
     for sent in ("x" * 129, 'a" b', "a\x1b[2J", "-", "犬".encode().decode("latin-1")):
         answer = client.get("/health", headers={"x-request-id": sent.encode("latin-1")})
