@@ -4,6 +4,7 @@ B rows are one Arrow table with the input columns of the model's kind (schema.IN
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -23,7 +24,13 @@ FORMS = {
     "embedding": "a text, a list of texts, or a table with a column `text`",
 }
 
-
+LISTS = (  # Arrow's types of lists
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
 _TYPES = {name: pa.string() for names in schema.INPUTS.values() for name in names} | {"choices": pa.list_(pa.string())}
 
 
@@ -92,7 +99,7 @@ def _of_table(columns: GivenColumns, task: Task, names: Mapping[str, str]) -> pa
     """The input columns of a table. Raises InputError if one is missing, or holds anything but text."""
     arrays = []
     for name in schema.INPUTS[task.kind]:
-        source = names.get(name, name)
+        source = str(names.get(name, name))  # of a frame without a header a number, as in `columns_of`
         if source in columns.names:
             column = columns.column(source)
             arrays.append(_array(source, column, task, name) if isinstance(column, list) else _plain(column))
@@ -104,14 +111,25 @@ def _of_table(columns: GivenColumns, task: Task, names: Mapping[str, str]) -> pa
     return pa.table(arrays, names=schema.INPUTS[task.kind])
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of categories, or of one of Arrow's other types of text, as plain text; the predictor checks types."""
+def _plain(column: Any) -> Any:
+    """A column of any of Arrow's types of text, or of lists of text, as plain ones; the predictor refuses others."""
     held = column.type
-    if pa.types.is_dictionary(held):
-        return column.cast(held.value_type)
-    if pa.types.is_string_view(held):
-        return column.cast(pa.string())
-    return column.cast(pa.list_(pa.string())) if pa.types.is_large_list(held) else column
+    if _is_text(held):
+        target = pa.string()
+    elif any(is_list(held) for is_list in LISTS) and _is_text(held.value_type):
+        target = pa.list_(pa.string())
+    else:
+        return column
+    if not (pa.types.is_list_view(held) or pa.types.is_large_list_view(held)):  # their cast leaves offsets out
+        with suppress(pa.ArrowNotImplementedError):  # of categories of views, among others
+            return column.cast(target)
+    return pa.array(column.to_pylist(), target)
+
+
+def _is_text(held: pa.DataType) -> bool:
+    if pa.types.is_dictionary(held) or pa.types.is_run_end_encoded(held):
+        return _is_text(held.value_type)
+    return bool(pa.types.is_string(held) or pa.types.is_large_string(held) or pa.types.is_string_view(held))
 
 
 def _values(task: Task, inputs: Sequence[Any]) -> tuple[bool, dict[str, list[Any]]]:
@@ -144,7 +162,8 @@ def _texts(task: Task, argument: Any) -> tuple[bool, dict[str, list[Any]]]:
     if not isinstance(argument, list | tuple):
         raise UsageError(f"{shown(argument)}: a model of kind {task.kind} takes {FORMS[task.kind]}")
     between = "" if task.units == "characters" else " "
-    joined = [between.join(row) if _words(row) and task.kind == "tagging" else row for row in argument]
+    rows = map(listed, argument) if task.kind == "tagging" else argument
+    joined = [between.join(row) if _words(row) and task.kind == "tagging" else row for row in rows]
     return False, {"text": joined}
 
 
@@ -159,9 +178,9 @@ def _tuples(task: Task, argument: Any, names: list[str]) -> tuple[bool, dict[str
     if not isinstance(argument, list | tuple):
         raise UsageError(f"{shown(argument)}: a model of kind {task.kind} takes {FORMS[task.kind]}")
     single = isinstance(argument, tuple) and len(argument) == len(names) and isinstance(argument[0], str)
-    listed = [argument] if single else argument
+    tuples = [argument] if single else argument
     values: dict[str, list[Any]] = {name: [] for name in names}
-    for number, row in enumerate(listed):
+    for number, row in enumerate(map(listed, tuples)):
         if isinstance(row, str) and task.kind == "regression":
             row = (row, "")
         if not isinstance(row, list | tuple) or len(row) != len(names):
@@ -196,6 +215,7 @@ def _of_arguments(task: Task, inputs: Sequence[Any], names: list[str]) -> tuple[
 def _array(shown_as: str, values: list[Any], task: Task, name: str) -> pa.Array:
     """A column of texts, or of lists of choices. Raises InputError for the first value that is none."""
     several = name == "choices"
+    values = [listed(value) for value in values] if several else values
     expected = f"a list of {len(task.labels)} texts" if several else "text"
     for number, value in enumerate(values):
         if missing(value):

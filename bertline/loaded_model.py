@@ -1,15 +1,16 @@
 """A model in this process: a registered version or a folder, with the project's one predictor."""
 
 import re
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
 from bertline import answers, input_rows
 from bertline.input_rows import InputRows
 from pipelines.core import paths
-from pipelines.core.errors import InputError, UsageError
+from pipelines.core.errors import InputError, UsageError, shown
 from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
@@ -72,6 +73,12 @@ def _folder_of(version: "Version", runtime: str) -> Path:
     return registry.folder(version, runtime)
 
 
+def require_threads(threads: object) -> None:
+    """Raise UsageError for no number of threads."""
+    if not isinstance(threads, Integral) or threads < 0:
+        raise UsageError(f"threads: {shown(threads)}; a whole number from 0 is expected")
+
+
 class LoadedModel:
     """A model that answers rows of its kind.
 
@@ -90,9 +97,11 @@ class LoadedModel:
         threads: int = 0,
         precision: str = "fp32",
     ) -> None:
+        require_threads(threads)
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; name a model folder, or a registered model as NAME@ALIAS")
         self.folder, self._registered = folder, registered
+        self._options = (runtime, threads, precision)
         self.name = registered.name if registered else ""
         self.version = registered.version if registered else None
         opened = OpenedFolder(folder)
@@ -118,6 +127,10 @@ class LoadedModel:
     def __repr__(self) -> str:
         what = f"{self.name}@{self.version}" if self.name else str(self.folder)
         return f"<bertline model {what}: {self.kind}{f', {len(self.labels)} labels' if self.labels else ''}>"
+
+    def __reduce__(self) -> Any:
+        """Open the folder again, so that a process that gets a pickled model reads the weights itself."""
+        return LoadedModel, (self.folder.absolute(), self._registered, *self._options)
 
     def predict(self, *inputs: Any, as_table: bool = False, **columns: str) -> Any:
         """The answer for each row, in plain Python; for a single row (a text, not a list) its answer.
@@ -166,13 +179,19 @@ class LoadedModel:
         vectors = np.array([vector for part in parts for vector in part.to_pylist()], np.float32)
         return vectors[0] if rows.single else vectors[: rows.table.num_rows]
 
+    @overload
+    def fill_mask(self, texts: str, top: int = 5) -> "list[list[Guess]]": ...
+
+    @overload
+    def fill_mask(self, texts: Any, top: int = 5) -> "list[list[list[Guess]]]": ...
+
     def fill_mask(self, texts: Any, top: int = 5) -> "list[list[Guess]] | list[list[list[Guess]]]":
         """The `top` likeliest pieces for each [MASK] of each text, with probabilities; for a pretrained encoder."""
         from pipelines.inference.fill_mask import Guess, MaskFiller, require_mask
 
         rows = input_rows.rows(Task("text", EMBEDDING), (texts,))
-        for text in rows.table.column("text").to_pylist():
-            require_mask(text)
+        for number, text in enumerate(rows.table.column("text").to_pylist()):
+            require_mask(text, "" if rows.single else f"row {number}: ")
         if self._filler is None:
             self._filler = MaskFiller.load(self._encoder_folder(), **self._encoder_options)
         guesses = self._filler.with_top(top).predict(rows.table).column("guesses").to_pylist()

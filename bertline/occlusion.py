@@ -53,6 +53,7 @@ def explain(predictor: "Predictor", text: Any, label: str = "") -> Explanation:
         raise UsageError(f"explain is for models of kind single; this one is of kind {task.kind}")
     if not isinstance(text, str):
         raise InputError("explain takes one text")
+    text = str(text)  # numpy's texts are no str for a tokenizer
     if label and label not in task.labels:
         raise UsageError(f"no label {label!r}; there are: {', '.join(task.labels)}")
     spans = tokenizer.encode_spans([text])

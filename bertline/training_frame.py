@@ -1,8 +1,10 @@
 """Fine-tune an encoder on a data frame in this process, by the steps of the stages encode and finetune."""
 
+import os
 import re
 import shutil
 import tempfile
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from bertline import training_rows
-from bertline.loaded_model import LoadedModel
+from bertline.loaded_model import LoadedModel, require_threads
 from pipelines.core import paths, schema, tables
 from pipelines.core import threads as process_threads
 from pipelines.core.errors import InputError, UsageError, choices, sentence
@@ -33,6 +35,7 @@ DEFAULTS = {"ja": "mini-ja", "en": "mini-en"}  # language -> an encoder of this 
 OF_DEFAULTS = {"pooling": "mean", "epochs": 8, "batch_size": 16, "learning_rate": 5e-4}
 LENGTH = 128  # tokens of a sequence, unless the encoder takes fewer
 JAPANESE = re.compile(r"[ぁ-ヿ㐀-鿿]")
+TRAINING = threading.Lock()  # torch has one random generator a process: trainings in threads would share its numbers
 NAME = "frame"  # the name of the task, and of the training in its messages
 
 
@@ -69,7 +72,16 @@ class TrainedModel(LoadedModel):
     def __init__(self, place: Path, report: Report, threads: int) -> None:
         super().__init__(place / "model", threads=threads)
         self.report = report
-        weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
+        weakref.finalize(self, _remove, place, os.getpid())
+
+    def __reduce__(self) -> Any:
+        raise UsageError("a trained model is in a temporary folder; save it first, then load that folder")
+
+
+def _remove(place: Path, process: int) -> None:
+    """Remove a folder in the process that made it: the exit of a forked child leaves it to its parent."""
+    if os.getpid() == process:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def train(
@@ -95,19 +107,21 @@ def train(
         kind: single, pair or regression; by default pair with `text_pair`, and regression if labels have decimals.
         encoder: a model folder; by default the project's small encoder of the language.
         language: ja or en; by default that of the texts.
-        dev: the share of rows to score the model on, a table of such rows, or 0 for none.
+        dev: the share of rows to score the model on, a table of such rows, or 0 or None for none.
         max_length: tokens of a sequence; by default 128, or fewer if the encoder takes fewer.
         threads: of this process; 0 leaves them as they are.
         settings: other keys of a finetune entry, such as epochs, batch_size, learning_rate, patience.
     """
+    require_threads(threads)
     task, rows = training_rows.read(frame, training_rows.Columns(text, label, text_pair), kind, dev, seed)
     language = language or _language(rows["train"])
     folder = OpenedFolder(Path(encoder) if encoder else _default(language))
     entry = _entry(task, folder, bool(encoder), {"seed": seed, **settings})
-    process_threads.use(threads)
     place = Path(tempfile.mkdtemp(prefix="bertline-train-"))
     try:
-        report = _trained(place, task.with_(language=language), rows, entry, max_length, threads)
+        with TRAINING:
+            process_threads.use(threads)
+            report = _trained(place, task.with_(language=language), rows, entry, max_length, threads)
         return TrainedModel(place, report, threads)
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)

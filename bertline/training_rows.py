@@ -1,6 +1,10 @@
 """The rows of a training from a table: their kind, their labels, and the rows to score the model on."""
 
 import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -12,6 +16,7 @@ from bertline import input_rows
 from pipelines.core import characters, schema, seeding
 from pipelines.core.errors import InputError, UsageError, choices, shown
 from pipelines.core.task import Task
+from pipelines.inference import predictor
 
 KINDS = ("single", "pair", "regression")
 OTHERS = {  # kind -> how a model of it is trained
@@ -20,6 +25,7 @@ OTHERS = {  # kind -> how a model of it is trained
     "choice": "write the rows as a table and their entries by hand (docs/adding.md), then `bertline run`",
 }
 LEAST = 2  # rows of a split
+NAMED: Any = (str, bool, np.bool_, Real, Decimal, date, np.datetime64)  # types of labels that are names
 WHOLE = re.compile(r"-?\d+")
 
 
@@ -37,9 +43,9 @@ def read(frame: Any, columns: Columns, kind: str, dev: Any, seed: int) -> tuple[
     Args:
         dev: the share of the rows to score the model on, or a table of such rows, or 0 for none.
     """
-    share = dev if isinstance(dev, int | float) else 0.0
-    if not 0 <= share < 1:
-        raise UsageError(f"dev: {dev}; a share from 0 to 1 is expected, or a table")
+    columns = Columns(*map(str, columns))  # a frame without a header has numbers for names
+    with _about_dev():
+        share = _share(dev)
     labels = _values(frame, columns.label)
     kind = kind or _kind(labels, columns)
     if kind in OTHERS:
@@ -48,18 +54,39 @@ def read(frame: Any, columns: Columns, kind: str, dev: Any, seed: int) -> tuple[
         raise UsageError(choices("kind to train", kind, KINDS))
     if kind == "pair" and not columns.text_pair:
         raise UsageError('kind pair needs two texts: name the column of the second with text_pair="..."')
-    table = _table(frame, columns, kind, "")
+    table = _table(frame, columns, kind)
     names = _labels(table, columns.label) if kind != "regression" else ()
     task = Task("frame", kind, names, schema.METRICS[kind][0], ("train",))
     splits = {"train": table}
     if share:
         splits = _split(table, share, seed, kind)
-    elif not isinstance(dev, int | float):
-        splits["dev"] = _table(dev, columns, kind, "dev: ")
-        _require_known(splits["dev"], names)
+    elif share is None:
+        with _about_dev():
+            splits["dev"] = _table(dev, columns, kind)
+            _require_known(splits["dev"], names)
     if splits["train"].num_rows < LEAST:
         raise InputError(f"there are {table.num_rows} rows; a training needs more")
     return task.with_(splits=tuple(splits)), splits
+
+
+def _share(dev: Any) -> float | None:
+    """The share of the rows to score the model on; None for a table of such rows."""
+    if dev is None:
+        return 0.0
+    if isinstance(dev, Real) and 0 <= float(dev) < 1:
+        return float(dev)
+    if isinstance(dev, Real) or input_rows.columns_of(dev) is None:
+        raise UsageError(f"{shown(dev)}; a share from 0 to 1 is expected, or a table")
+    return None
+
+
+@contextmanager
+def _about_dev() -> Iterator[None]:
+    """Begin the messages about the rows to score the model on with `dev`."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"dev: {error}") from None
 
 
 def _values(frame: Any, name: str) -> list[Any]:
@@ -88,14 +115,11 @@ def _is_real(label: Any) -> bool:
     return isinstance(label, Real | Decimal) and not isinstance(label, Integral)
 
 
-def _table(frame: Any, columns: Columns, kind: str, where: str) -> pa.Table:
+def _table(frame: Any, columns: Columns, kind: str) -> pa.Table:
     """The rows of a table (schema.ROWS), with their numbers as ids."""
     names = {"text": columns.text} | ({"text_pair": columns.text_pair} if columns.text_pair else {})
     task = Task("frame", kind)
-    try:
-        texts = input_rows.rows(task, (frame,), names).table
-    except InputError as error:
-        raise type(error)(f"{where}{error}") from None
+    texts = predictor.inputs(input_rows.rows(task, (frame,), names).table, task)
     labels = _values(frame, columns.label)
     fields = schema.ROWS[kind]
     values = (
@@ -103,20 +127,14 @@ def _table(frame: Any, columns: Columns, kind: str, where: str) -> pa.Table:
         if kind == "regression"
         else [_name(label, i, columns.label) for i, label in enumerate(labels)]
     )
-    arrays = {name: texts.column(name) for name in schema.INPUTS[kind]}
-    arrays |= {
-        "id": pa.array(map(str, range(texts.num_rows)), pa.string()),
-        "label": pa.array(values, fields.field("label").type),
-    }
-    return pa.table([_whole(arrays[name]) for name in fields.names], schema=fields)
-
-
-def _whole(column: Any) -> Any:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    label = pa.array(values, fields.field("label").type)
+    return pa.table([label if name == "label" else texts.column(name) for name in fields.names], schema=fields)
 
 
 def _name(label: Any, row: int, column: str) -> str:
     """The name of a label; 1.0, which pandas makes of 1 beside a missing value, is 1."""
+    if not isinstance(label, NAMED):
+        raise InputError(f"{column}: row {row} is {shown(label)}; a text, a number or a date is expected")
     if isinstance(label, str) and not characters.are_whole([label]):
         raise InputError(f"{column}: row {row} holds {characters.HALF}")
     return str(int(label)) if _is_real(label) and float(label).is_integer() else str(label)
@@ -145,9 +163,11 @@ def _labels(table: pa.Table, column: str) -> tuple[str, ...]:
 
 
 def _require_known(dev: pa.Table, names: tuple[str, ...]) -> None:
+    if not dev.num_rows:
+        raise InputError("the table has no rows")
     for number, label in enumerate(dev.column("label").to_pylist()):
         if names and label not in names:
-            raise InputError(f"dev: row {number}: {choices('label', label, names)}")
+            raise InputError(f"row {number}: {choices('label', label, names)}")
 
 
 def _split(table: pa.Table, share: float, seed: int, kind: str) -> dict[str, pa.Table]:
@@ -156,19 +176,22 @@ def _split(table: pa.Table, share: float, seed: int, kind: str) -> dict[str, pa.
     order = random.permutation(table.num_rows)
     texts = table.column("text").to_pylist()
     labels = table.column("label").to_pylist() if kind != "regression" else [""] * table.num_rows
-    wanted = {label: round(share * labels.count(label)) for label in dict.fromkeys(labels)}
+    wanted = {label: round(share * count) for label, count in Counter(labels).items()}
+    most = sum(wanted.values())
     chosen: set[str] = set()
-    counts = dict.fromkeys(wanted, 0)
-    rows_of: dict[str, list[int]] = {}
-    for i, text in enumerate(texts):
-        rows_of.setdefault(text, []).append(i)
+    counts: Counter[str] = Counter()
+    rows_of: dict[str, Counter[str]] = {}  # text -> its rows of each label
+    for text, label in zip(texts, labels, strict=True):
+        rows_of.setdefault(text, Counter())[label] += 1
     for i in order.tolist():
-        here = rows_of[texts[i]]
-        if texts[i] not in chosen and counts[labels[i]] + len(here) <= wanted[labels[i]]:
-            chosen.add(texts[i])
-            for row in here:
-                counts[labels[row]] += 1
+        text, label = texts[i], labels[i]
+        if text in chosen or counts[label] + rows_of[text][label] > wanted[label]:
+            continue
+        if counts.total() + rows_of[text].total() <= most:  # other labels of the text may pass their shares
+            chosen.add(text)
+            counts += rows_of[text]
     held_out = np.array([text in chosen for text in texts], bool)
     if held_out.sum() < LEAST:
-        raise InputError(f"dev: {share} of {table.num_rows} rows are too few to score on; give dev a table, or 0")
+        few = "rows are too few to score on" if most < LEAST else "rows cannot be held out: they share too few texts"
+        raise InputError(f"dev: {share:g} of {table.num_rows} {few}; give dev a table, or 0")
     return {"train": table.filter(pa.array(~held_out)), "dev": table.filter(pa.array(held_out))}

@@ -1,6 +1,7 @@
 """Predict the pieces that an encoder would put in place of [MASK]."""
 
 import copy
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +46,7 @@ class MaskFiller(Predictor):
 
     def with_top(self, top: int) -> "MaskFiller":
         """The same encoder with another number of guesses. Raises UsageError for none."""
-        if top < 1:
+        if not isinstance(top, Integral) or top < 1:
             raise UsageError(f"top: {top}; 1 or more guesses are expected")
         other = copy.copy(self)
         other.top = top
@@ -124,7 +125,7 @@ def fill(folder: Path, text: str, top: int) -> list[list[Guess]]:
     return [[Guess(guess["piece"], guess["score"]) for guess in guesses] for guesses in answer["guesses"]]
 
 
-def require_mask(text: str) -> None:
-    """Raise UsageError if the text has no [MASK]."""
+def require_mask(text: str, where: str = "") -> None:
+    """Raise UsageError if the text has no [MASK]; its message begins with `where`."""
     if MASK not in text:
-        raise UsageError(f"the text has no {MASK}; write it where a word is to be guessed")
+        raise UsageError(f"{where}the text has no {MASK}; write it where a word is to be guessed")

@@ -157,7 +157,9 @@ def _column(rows: Rows, field: pa.Field, choices_each: int, first: int) -> pa.Ar
     if column.null_count:
         raise InputError(f"the column {name!r}: row {first + column.is_null().to_pylist().index(True)} has no text")
     for row, options in enumerate(column.to_pylist() if several else [], start=first):
-        if len(options) != choices_each or None in options:
+        if None in options:
+            raise InputError(f"the column {name!r}: row {row}: choice {options.index(None)} is empty")
+        if len(options) != choices_each:
             raise InputError(f"the column {name!r}: row {row} has {len(options)} choices; {choices_each} are expected")
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return flat.cast(field.type)

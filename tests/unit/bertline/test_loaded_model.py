@@ -1,6 +1,7 @@
 """The Python door answers every kind from lists, tuples, frames and tables alike, and names the row that is wrong."""
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,8 @@ WRONG: list[tuple[str, tuple[Any, ...], str]] = [
     ("pair", (["a"], ["b", "c"]), "the lists differ in their rows: text has 1 and text_pair has 2"),
     ("pair", ([("a", "b"), ("c",)],), r"row 1 is \('c',\); a model of kind pair takes two texts"),
     ("choice", ("a", ["b"]), "choices: row 0 is .*; a list of 3 texts is expected"),
+    ("choice", (pa.table({"text": ["a"], "choices": [["a", None, "c"]]}),), "row 0: choice 1 is empty"),
+    ("choice", (pa.table({"text": ["a"], "choices": [[1, 2, 3]]}),), r"holds list<item: int64>; lists of text"),
 ]
 
 
@@ -133,7 +136,40 @@ def test_wrong_input_is_one_sentence(kind: str, arguments: tuple[Any, ...], sent
 
 def test_columns_of_a_frame_may_have_numbers_for_names(models: Path) -> None:
     model, frame = bertline.load(models / "single-onnx"), pd.DataFrame([["label", "犬"], ["label", "映画"]])
-    assert model.predict(frame, text="1") == model.predict(["犬", "映画"])
+    number: Any = 1
+    assert model.predict(frame, text="1") == model.predict(frame, text=number) == model.predict(["犬", "映画"])
+
+
+def test_text_may_have_any_of_arrows_types(models: Path) -> None:
+    model, texts = bertline.load(models / "single-onnx"), pa.array(["犬", "映画"])
+    views = texts.cast(pa.string_view())
+    of_views = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), views)
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), texts)
+    for column in (texts.dictionary_encode(), texts.cast(pa.large_string()), views, of_views, runs):
+        assert model.predict(pa.table({"text": column})) == model.predict(["犬", "映画"]), column.type
+
+
+def test_lists_may_have_any_of_arrows_types_or_be_arrays_of_numpy(models: Path) -> None:
+    model, rows = bertline.load(models / "choice-onnx"), pa.table({"text": ["犬", "映画", "試合"]})
+    choices = [["x", "y", "z"], ["a", "b", "c"], ["1", "2", "3"]]
+    text, view = pa.string(), pa.string_view()
+    types = [pa.list_(text, 3), pa.large_list(text), pa.list_view(text), pa.large_list_view(text), pa.list_(view)]
+    expected = model.predict(rows["text"].to_pylist(), choices)
+    for held in types:
+        table = rows.append_column("choices", pa.array(choices, held))
+        assert model.predict(table) == expected, held
+        assert model.predict(table.slice(1)) == expected[1:], held
+    assert model.predict(rows.append_column("choices", pa.array(choices)).to_pandas()) == expected
+    words = pa.table({"words": [["The", "cat"], ["a"]]})
+    tagging = bertline.load(models / "tagging-onnx")
+    assert tagging.predict(words.to_pandas()["words"]) == tagging.predict(words["words"])
+
+
+def test_a_pickled_model_opens_its_folder_again(models: Path) -> None:
+    model = bertline.load(models / "single-onnx", threads=1)
+    again = pickle.loads(pickle.dumps(model))
+    assert (again.folder, again._options) == (model.folder, ("", 1, "fp32"))
+    assert again.predict_proba("犬").tolist() == model.predict_proba("犬").tolist()
 
 
 def test_a_missing_value_far_down_a_table_is_named_by_its_row(models: Path) -> None:
@@ -144,6 +180,8 @@ def test_a_missing_value_far_down_a_table_is_named_by_its_row(models: Path) -> N
 
 def test_what_a_model_cannot_do_is_said(models: Path, checkout: Path) -> None:
     encoder, export = bertline.load(models / "encoder"), bertline.load(models / "single-onnx")
+    half: Any = 2.5
+    two: Any = "2"
     refusals = {
         "a pretrained encoder, which has no head; use embed or fill_mask": lambda: encoder.predict("a"),
         "it is an export, and holds no encoder": lambda: export.embed("a"),
@@ -151,7 +189,11 @@ def test_what_a_model_cannot_do_is_said(models: Path, checkout: Path) -> None:
         "an export, which torch does not open": lambda: bertline.load(models / "encoder-onnx", "torch").embed("a"),
         "kind regression has no probabilities": lambda: bertline.load(models / "regression-onnx").predict_proba("a"),
         "explain is for models of kind single": lambda: bertline.load(models / "pair-onnx").explain("a"),
-        r"the text has no \[MASK\]": lambda: encoder.fill_mask("a"),
+        r"^the text has no \[MASK\]": lambda: encoder.fill_mask("a"),
+        r"^row 1: the text has no \[MASK\]": lambda: encoder.fill_mask(["[MASK]", "a"]),
+        "top: 2.5; 1 or more guesses are expected": lambda: encoder.fill_mask("[MASK]", top=half),
+        "threads: '2'; a whole number from 0 is expected": lambda: bertline.load(models / "encoder", "", two),
+        "threads: -1; a whole number from 0 is expected": lambda: bertline.load(models / "encoder", "", -1),
         "nowhere/here: no such folder": lambda: bertline.load("nowhere/here"),
         "no config.json; it is not a model folder": lambda: bertline.load(models),
         "no model is registered in this checkout": lambda: bertline.load("nothing@champion"),
@@ -221,3 +263,4 @@ def test_an_explanation_is_the_change_when_each_word_is_masked(models: Path) -> 
     assert model.explain(text, other).label == other
     assert len(model.explain("犬 " * 500).words) <= predictor.max_length - 2
     assert model.explain("").words == []
+    assert model.explain(np.str_(text)) == explanation

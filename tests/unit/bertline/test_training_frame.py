@@ -1,5 +1,10 @@
 """Training from a data frame: the same model from the same seed, and one sentence for what is wrong."""
 
+import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +17,7 @@ import pytest
 import bertline
 from bertline import training_rows
 from tests.support import tiny
+from tests.support.places import ROOT
 
 WORDS = {"犬": "pet", "映画": "film", "試合": "sport"}
 ROWS = [
@@ -61,6 +67,8 @@ def test_pairs_and_numbers_are_trained_too(encoder: Path, checkout: Path) -> Non
 
 def test_a_model_that_learned_nothing_is_warned_of(encoder: Path, checkout: Path) -> None:
     model = bertline.train(ROWS, encoder=encoder, epochs=1, learning_rate=1e-9, **NAMES)
+    with pytest.raises(bertline.UsageError, match="save it first"):
+        pickle.dumps(model)
     (warning,) = model.report.warnings
     assert "it has learned nothing: its answer is" in warning
     assert warning in str(model.report)
@@ -79,6 +87,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"encoder": "/nowhere"}, "/nowhere: no config.json"),
     ({"encoder": "", "language": "fr"}, "no encoder of the language 'fr'"),
     ({"dev": 2}, "dev: 2; a share from 0 to 1 is expected"),
+    ({"dev": "0.1"}, "dev: '0.1'; a share from 0 to 1 is expected, or a table"),
+    ({"dev": []}, r"dev: \[\]; a share from 0 to 1 is expected, or a table"),
+    ({"dev": pd.DataFrame({"title": [], "topic": []})}, "dev: the table has no rows"),
+    ({"dev": [{"title": "a"}]}, "dev: no column 'topic'; there are: title"),
+    ({"threads": -1}, "threads: -1; a whole number from 0 is expected"),
     ({"dev": 0.001}, "dev: 0.001 of 60 rows are too few"),
     ({"dev": [{"title": "a", "topic": "q"}]}, "dev: row 0: no label 'q'"),
     ({"max_length": 3}, "train: max_length: 3"),
@@ -102,6 +115,11 @@ def test_what_is_wrong_is_one_sentence(changes: dict[str, Any], sentence: str, e
         ([{"text": "a", "label": "x"}, {"text": None, "label": "y"}], "text: row 1 is empty"),
         ([{"text": "a", "label": "x"}] * 9, "every row has the label 'x'; two are needed"),
         ([{"text": "a", "label": ""}, {"text": "b", "label": "x"}], "row 0 has an empty label"),
+        ([{"text": "a", "label": b"x"}, {"text": "b", "label": b"y"}], "label: row 0 is b'x'; a text, a number or a"),
+        ([{"text": "a", "label": "x"}, {"text": "b", "label": ["y"]}], r"label: row 1 is \['y'\]; a text, a number"),
+        (pa.table({"text": [1, 2], "label": ["x", "y"]}), "the column 'text' holds int64; text is expected"),
+        (pa.table({"text": ["a", None], "label": ["x", "y"]}), "the column 'text': row 1 has no text"),
+        ([{"text": "a", "label": "xy"[i % 2]} for i in range(40)], "dev: 0.1 of 40 rows cannot be held out"),
         (["a", "b"], "a data frame, an Arrow table or a list of dicts is expected"),
     ],
 )
@@ -127,6 +145,53 @@ def test_a_share_is_drawn_from_each_label_and_equal_texts_stay_together() -> Non
     floats = [{"text": str(i), "label": np.float64(i % 2)} for i in range(9)]
     task, _ = training_rows.read(floats, training_rows.Columns("text", "label"), "", 0, 1)
     assert task.labels == ("0", "1")
+
+
+def test_pairs_that_share_their_first_text_are_held_out_together() -> None:
+    """As the questions about a premise are, whose labels are seldom balanced."""
+    columns, labels = (
+        training_rows.Columns("text", "label", "question"),
+        np.random.default_rng(1).choice(["a", "b"], 1000),
+    )
+    rows = [{"text": f"premise {i % 10}", "question": str(i), "label": str(label)} for i, label in enumerate(labels)]
+    _, splits = training_rows.read(rows, columns, "", 0.1, 1)
+    assert splits["dev"].num_rows == 100
+    assert len(set(splits["dev"].column("text").to_pylist())) == 1
+
+
+@pytest.mark.parametrize("share", [0.1, np.float32(0.1), None, 0])
+def test_a_share_may_be_any_number_or_none(share: Any) -> None:
+    rows = pd.DataFrame([[f"text {i}", "ab"[i % 2]] for i in range(40)])
+    numbers: Any = (0, 1)
+    task, splits = training_rows.read(rows, training_rows.Columns(*numbers), "", share, 1)
+    assert splits["train"].num_rows == (36 if share else 40)
+    assert task.labels == ("a", "b")
+
+
+def test_a_child_that_exits_leaves_the_model_to_its_parent(tmp_path: Path) -> None:
+    tiny.classifier(tmp_path / "place" / "model")
+    code = (
+        "import os, sys; from pathlib import Path; from bertline.training_frame import TrainedModel\n"
+        "model = TrainedModel(Path('place'), None, 1)\n"
+        "child = os.fork()\n"
+        "if not child: sys.exit()\n"
+        "os.waitpid(child, 0)\n"
+        "assert model.folder.is_dir()\n"
+    )
+    path = {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=os.environ | path)
+    assert not (tmp_path / "place").exists()
+
+
+@pytest.mark.slow
+def test_trainings_in_threads_give_the_model_of_a_training_alone(encoder: Path, checkout: Path) -> None:
+    def probabilities(_: int) -> list[float]:
+        settings: dict[str, Any] = {"encoder": encoder, "epochs": 1, "threads": 1, **NAMES}
+        return list(bertline.train(ROWS, **settings).predict_proba("犬"))
+
+    with ThreadPoolExecutor(2) as threads:
+        together = list(threads.map(probabilities, range(2)))
+    assert together == [probabilities(0)] * 2
 
 
 @pytest.mark.parametrize("number", [Decimal, np.float32, np.float64, float])
