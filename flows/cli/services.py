@@ -77,10 +77,10 @@ def _serve(sources: dict[str, Any], ray: bool, settings: Any) -> None:
     """Serve models by an `http_service.Settings`, and wait for a signal."""
     from flows.local import http_service
 
-    signal.signal(signal.SIGTERM, _end)
+    _end_by_signals()
     service = http_service.serving_in_ray if ray or "RAY_ADDRESS" in os.environ else http_service.serving
     with service(sources, settings) as address:
-        signal.signal(signal.SIGTERM, _end)  # Ray has set its own meanwhile, which prints its stack
+        _end_by_signals()  # Ray has set its own meanwhile, which prints its stack
         _wait(sources, address)
 
 
@@ -99,9 +99,17 @@ def _wait(names: Iterable[str], address: str) -> NoReturn:
         signal.pause()
 
 
+def _end_by_signals() -> None:
+    """End at SIGTERM, and at SIGHUP of a terminal that closes unless it is ignored, as by nohup."""
+    signal.signal(signal.SIGTERM, _end)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _end)
+
+
 def _end(*_: Any) -> NoReturn:
     """End as after the last line: what a service manager or a container asks for by SIGTERM is no failure."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is ending; what is too slow for them they kill
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # it is ending; what is too slow for them they kill
     raise SystemExit(0)
 
 

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,10 +132,23 @@ def serving(sources: dict[str, Source], settings: Settings | None = None) -> Ite
         try:
             yield certificates.address(host, listener.getsockname()[1], settings.certificate)
         finally:
-            server.should_exit = True
-            thread.join()
+            _drain(server, thread)
             if traced:
                 traced.close()
+
+
+def _drain(server: uvicorn.Server, thread: threading.Thread) -> None:
+    """Wait for the requests in flight; a second signal closes their connections, as no model answers after it."""
+    try:
+        server.should_exit = True
+        thread.join()
+    except BaseException:
+        with suppress(RuntimeError):  # the server has just ended
+            for connection in list(server.server_state.connections):
+                if isinstance(connection, Connection):  # else it is within its handshake
+                    connection.loop.call_soon_threadsafe(connection.transport.abort)
+        thread.join()
+        raise
 
 
 def http_server(app: Any, certificate: Certificate | None = None, **more: Any) -> uvicorn.Server:

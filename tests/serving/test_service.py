@@ -4,6 +4,7 @@ import http.client
 import importlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
@@ -27,7 +29,7 @@ from pipelines.scoring import batch_scoring
 from pipelines.serving import bodies, catalogue, docs_page
 from pipelines.serving.model_sources import Source
 from pipelines.tracking import ledger, registry, store
-from tests.support import certificates, forked, half_sent, servers, tiny
+from tests.support import certificates, forked, half_sent, raw_http, servers, tiny
 from tests.support.champion import TEXTS
 from tests.support.places import CODE, ROOT
 
@@ -77,9 +79,14 @@ def test_what_cannot_be_served_is_one_sentence(version: registry.Version) -> Non
             pass
 
 
-@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize(("encrypted", "by"), [(False, signal.SIGTERM), (True, signal.SIGTERM), (False, signal.SIGHUP)])
 def test_sigterm_lets_requests_be_answered_and_ends_all(
-    encrypted: bool, version: registry.Version, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    encrypted: bool,
+    by: signal.Signals,
+    version: registry.Version,
+    checkout: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As of replicas in Ray, which test_replicas.py has."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -89,7 +96,25 @@ def test_sigterm_lets_requests_be_answered_and_ends_all(
     tls = ["--tls-certificate", str(trusted), "--tls-key", str(key)] if encrypted else []
     with forked.started("flows.cli", "serve", "tiny", "--port", str(port), "--log-format", "off", *tls) as process:
         process.until(lambda: "Ctrl-C" in process.printed())
-        half_sent.check_sigterm(process, port, replicas=False, trusted=trusted if encrypted else None)
+        half_sent.check_sigterm(process, port, replicas=False, trusted=trusted if encrypted else None, by=by)
+
+
+def test_a_second_interrupt_closes_the_connections(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request in flight gets no answer then; its model has ended, and the error would be the service's."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    body, port = raw_http.encoded({"rows": [{"text": "新型スマートフォンの予約" * 58}] * 256}), free_port()
+    encoder = f"mini={ROOT / 'encoders' / 'mini-ja'}"
+    with ThreadPoolExecutor(1) as pool, forked.started("flows.cli", "serve", encoder, "--port", str(port)) as process:
+        process.until(lambda: "Ctrl-C" in process.printed())
+        answer = pool.submit(raw_http.post, f"http://127.0.0.1:{port}", "/predict", body)
+        for _ in range(2):
+            time.sleep(0.3)
+            assert not answer.done()
+            os.kill(process.pid, signal.SIGINT)
+        with pytest.raises((OSError, http.client.HTTPException)):
+            answer.result()
+        assert process.wait() == 130
+    assert "Traceback" not in process.said()
 
 
 def _check_that_a_generated_client_works(address: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,15 +18,17 @@ from tests.support.champion import TEXTS
 from tests.support.forked import Forked
 
 
-def check_sigterm(process: Forked, port: int, replicas: bool, trusted: Path | None = None) -> None:
+def check_sigterm(
+    process: Forked, port: int, replicas: bool, trusted: Path | None = None, by: signal.Signals = signal.SIGTERM
+) -> None:
     """End `bertline serve tiny` by SIGTERM while three clients send; with replicas its proxy still listens then.
 
-    With TLS, `trusted` is the service's certificate.
+    With TLS, `trusted` is the service's certificate. `by` is a signal that ends as SIGTERM does.
     """
     family = psutil.Process(process.pid).children(recursive=True)
     with ExitStack() as sockets:
         requests = [sockets.enter_context(_half_sent(port, trusted)) for _ in range(3)]
-        os.kill(process.pid, signal.SIGTERM)
+        os.kill(process.pid, by)
         if not replicas:  # in Ray, a proxy refuses new requests
             process.until(lambda: not _is_open(port))
         assert [len(finish()["predictions"]) for finish in requests] == [len(TEXTS)] * 3
