@@ -27,7 +27,17 @@ Run = Annotated[
 ]
 Stage = Annotated[str, typer.Argument(help="such as finetune@livedoor", autocompletion=stages)]
 Job = Annotated[str, typer.Argument(help="a scoring job: an entry of score in params.yaml", autocompletion=JOBS)]
-Reason = Annotated[str, typer.Option(help="the reason, for the ledger")]
+
+
+def _reason(reason: str) -> str:
+    """The reason. Raises UsageError if it is too long, before anything is measured."""
+    from pipelines.lifecycle import registry_refusals
+
+    registry_refusals.require_reason(reason)
+    return reason
+
+
+Reason = Annotated[str, typer.Option(help="the reason, for the ledger", callback=_reason)]
 
 Watched = Annotated[
     str, typer.Option("--service", metavar="URL", help="watch this service take it up; or BERTLINE_SERVICE names it")

@@ -215,8 +215,8 @@ def approve(
     from pipelines.lifecycle import approval
 
     approved = approval.approve(name, version, reason)
-    sentence = printable(f"{approved} is approved; `bertline promote {name}` compares it with the champion")
-    print_answer({"model": approved.name, "version": approved.version}, as_json, lambda _: sentence)
+    answer = {"model": approved.name, "version": approved.version}
+    print_answer(answer, as_json, lambda _: printable(approval.sentence(approved)))
 
 
 @cli.command(**listed(DECIDE, "bertline lineage model headlines@champion", "bertline lineage data 8e5f6fd8"))

@@ -3,7 +3,8 @@
 import time
 from datetime import UTC, datetime
 
-from pipelines.core.errors import UsageError
+from pipelines.core.errors import InputError
+from pipelines.lifecycle import registry_refusals
 from pipelines.tracking import ledger, registry, version_tags
 from pipelines.tracking.registry_snapshot import CHALLENGER
 
@@ -14,15 +15,24 @@ BY = "approved_by"
 def approve(name: str, number: int | None, reason: str = "") -> registry.Version:
     """Approve a version of `name`, by default the challenger; returns the version.
 
-    Raises InputError if there is no such version, UsageError if the reason is longer than a tag.
+    Raises InputError if there is no such version or somebody has approved it, UsageError if the reason is too long.
     """
+    registry_refusals.require_reason(reason)
     version = registry.version(name, number) if number is not None else registry.get(name, CHALLENGER)
+    if by := approver(version):
+        raise InputError(f"{version} is approved already, by {by}")
     at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")
-    who = f"{ledger.actor()} at {at}{f': {reason}' if reason else ''}"
-    if len(who) > version_tags.DESCRIBED:
-        raise UsageError(f"--reason: {len(reason):,} characters; write fewer than {version_tags.DESCRIBED:,}")
-    version_tags.tag(version, {BY: who, APPROVED: "true"})
+    version_tags.tag(version, {BY: f"{ledger.actor()} at {at}{f': {reason}' if reason else ''}", APPROVED: "true"})
     return version
+
+
+def sentence(version: registry.Version) -> str:
+    """The sentence about a version that was approved just now, with the command that compares it with the champion."""
+    if ledger.champion(version.name) == version.version:
+        return f"{version} is approved; it is the champion"
+    challenger = registry.aliases_of(version.name).get(CHALLENGER)
+    option = "" if str(challenger) == str(version.version) else f" --version {version.version}"
+    return f"{version} is approved; `bertline promote {version.name}{option}` compares it with the champion"
 
 
 def approver(version: registry.Version) -> str:

@@ -78,6 +78,7 @@ def promote(
         replay_days: of stored requests that both answer; by default only if there is the rule `max_changed`.
         dry: whether the challenger is only measured; the verdict is kept with it, and the champion stays.
     """
+    registry_refusals.require_reason(reason)
     rules = params.entry("promote", name, Promote)
     entry = params.entry("evaluate", rules.run, Evaluate)
     challenger, champion, known = _versions(name, version, instead_of)
@@ -211,6 +212,7 @@ def _replayed(
 
 def rollback(name: str, to: int | None = None, reason: str = "", service: Service | None = None) -> registry.Version:
     """Give `name` back to the champion before this one, or to the one with the number `to`, if it still answers."""
+    registry_refusals.require_reason(reason)
     checking.require_entry(name, "promote")
     registry.aliases_of(name)  # a name that is not registered is refused as such
     known = ledger.read(name)

@@ -4,12 +4,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from pipelines.core import params
-from pipelines.core.errors import InputError, choices
+from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.tracking import ledger_cache, ledger_events, registry_snapshot, store
 from pipelines.tracking.ledger_events import CHAMPION, State
 from pipelines.tracking.registry_snapshot import CHALLENGER, Snapshot
+
+REASON = 4000  # the most characters of a reason; a name and a time go with it into a tag, which may have 5,000
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,12 @@ def sound(name: str, snapshot: Snapshot) -> State | None:
     if state.kept and [*state.kept] != known:
         ledger_cache.remember(cache, state.kept)
     return state
+
+
+def require_reason(reason: str) -> None:
+    """Raise UsageError if a reason is too long for the ledger, or for the tag of an approval."""
+    if len(reason) > REASON:
+        raise UsageError(f"--reason: {len(reason):,} characters; at most {REASON:,} are stored")
 
 
 def require_instead_of(name: str, state: State, instead_of: int | None) -> None:

@@ -38,7 +38,7 @@ def versions(checkout: Path) -> Iterator[None]:
 def bertline(line: str, status: int = 0) -> str:
     """What the command prints; of one that fails, what it says of that."""
     ended = commands.bertline(line, BERTLINE_ACTOR="the owner").require(status)
-    return ended.out if status != 1 else ended.err
+    return ended.err if status in (1, 2) else ended.out
 
 
 @pytest.mark.usefixtures("versions")
@@ -79,7 +79,9 @@ def test_promote_history_rollback_and_lineage() -> None:
     assert champion == {"model": "tiny", **event, "challenger": 2, "versions": [1, 2], "replay": ""}
 
     said = bertline('approve tiny --version 1 --reason "read 50 rows"')
-    assert said == "tiny version 1 is approved; `bertline promote tiny` compares it with the champion\n"
+    assert said == "tiny version 1 is approved; `bertline promote tiny --version 1` compares it with the champion\n"
+    again = bertline('approve tiny --version 1 --reason "read none"', status=1)
+    assert re.search(r"tiny version 1 is approved already, by the owner at \S+: read 50 rows$", again.strip())
     first, second = json_answers.require_keys("versions", bertline("versions tiny --json"))
     assert re.fullmatch(r"the owner at \S+: read 50 rows", first["approved_by"])
     assert (first["aliases"], second["aliases"], second["approved_by"]) == ([], ["challenger", "champion"], "")
@@ -87,6 +89,9 @@ def test_promote_history_rollback_and_lineage() -> None:
         "2", "challenger,", "champion", "-", "torch", "-", "-",
     ]  # fmt: skip
     bertline("approve tiny --version 9", status=1)
+    for command in ("approve", "promote", "rollback"):
+        too_long = bertline(f"{command} tiny --reason {'x' * 4001}", status=2)
+        assert "--reason: 4,001 characters; at most 4,000 are stored" in too_long
     approved = bertline("approve tiny --version 2 --json")
     assert json_answers.require_keys("approve", approved) == {"model": "tiny", "version": 2}
     json_answers.require_keys("promote", bertline("promote tiny --version 2 --json"))
