@@ -112,7 +112,6 @@ def train(
         threads: of this process; 0 leaves them as they are.
         settings: other keys of a finetune entry, such as epochs, batch_size, learning_rate, patience.
     """
-    require_threads(threads)
     task, rows = training_rows.read(frame, training_rows.Columns(text, label, text_pair), kind, dev, seed)
     language = language or _language(rows["train"])
     folder = OpenedFolder(Path(encoder) if encoder else _default(language))
@@ -120,7 +119,6 @@ def train(
     place = Path(tempfile.mkdtemp(prefix="bertline-train-"))
     try:
         with TRAINING:
-            process_threads.use(threads)
             report = _trained(place, task.with_(language=language), rows, entry, max_length, threads)
         return TrainedModel(place, report, threads)
     except BaseException:
@@ -163,6 +161,8 @@ def _trained(
     """Train in the folder `place`; only place/model is left there."""
     from pipelines.training import finetune_entry
 
+    require_threads(threads)
+    process_threads.use(threads)
     encoded = place / "encoded"
     _encode(place / "rows", encoded, task, rows, entry, max_length, threads)
     resources = Resources.model_validate({"threads": threads})
