@@ -64,9 +64,12 @@ def check(answer: httpx.Response, method: str, path: str) -> None:
     kind = answer.headers.get("content-type", "").partition(";")[0]
     if answer.status_code == 204:
         assert not answer.content
-    elif schema := content.get(kind, {}).get("schema"):
+    elif path not in ("/ping", "/version") and kind == "application/json":
+        schema = content[kind]["schema"]
+        assert schema
         whole = schema | {"components": SPEC["components"]}
         jsonschema.Draft202012Validator(whole).validate(answer.json())
+    assert kind in content or answer.status_code == 204, kind
     assert answer.status_code < 400 or kind == "application/json", answer.headers
 
 

@@ -28,6 +28,37 @@ class HuggingFaceRequest(BaseModel):
     parameters: dict[str, Any] | None = None
 
 
+class Label(BaseModel):
+    label: str
+    score: float  # of a regression its number
+
+
+class EntityGroup(BaseModel):
+    entity_group: str
+    score: float
+    word: str
+    start: int
+    end: int
+
+
+class FilledMask(BaseModel):
+    score: float
+    token: int
+    token_str: str
+    sequence: str
+
+
+class SpanAnswer(BaseModel):
+    answer: str
+    score: float
+    start: int
+    end: int
+
+
+One = list[Label] | list[EntityGroup] | list[FilledMask] | list[list[FilledMask]] | SpanAnswer
+HuggingFaceAnswer = One | list[One] | list[list[float]]  # of one input, of a list of them, or their vectors
+
+
 class HuggingFaceError(BaseModel):
     error: str  # one sentence
 
@@ -49,7 +80,7 @@ def routes(catalogue: Catalogue) -> APIRouter:
     """The route of Hugging Face's inference API."""
     router = APIRouter()
 
-    @router.post("/hf/{name}", responses=RESPONSES, response_model=None, openapi_extra=BODY)
+    @router.post("/hf/{name}", responses=RESPONSES, response_model=HuggingFaceAnswer, openapi_extra=BODY)
     async def infer(name: str, request: Request) -> Any:
         """The answers of a model in the shape of the Hugging Face task of its kind.
 

@@ -83,6 +83,9 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     503: {"model": ScoringProblem, "description": "The service starts or stops; try again.", **schemas.TEXT},
     504: {"model": ScoringProblem, "description": "No answer within x-request-timeout-seconds."},
 }
+# bodies that are no JSON, in the media type that MLflow's server sends
+PING: dict[int | str, dict[str, Any]] = {200: {"description": "A line end: a model is served.", "content": {JSON: {}}}}
+VERSION: dict[int | str, dict[str, Any]] = {200: {"description": "Such as 3.1.0.", "content": {JSON: {}}}}
 SCORING: dict[str, Any] = {"response_model": Predictions, "responses": PROBLEMS, "openapi_extra": BODY}
 
 
@@ -90,12 +93,12 @@ def routes(catalogue: Catalogue) -> APIRouter:
     """The routes of MLflow's scoring server, and of its gateway."""
     router = APIRouter()
 
-    @router.get("/ping", response_class=Response)
+    @router.get("/ping", response_class=Response, responses=PING)
     async def ping() -> Response:
         """Return 200 if a model is served."""
         return Response("\n", 200 if any(True for _ in catalogue) else 404, media_type=JSON)
 
-    @router.get("/version", response_class=Response)
+    @router.get("/version", response_class=Response, responses=VERSION)
     async def mlflow_version() -> Response:
         """The version of MLflow, as plain text."""
         return Response(metadata.version("mlflow"), media_type=JSON)

@@ -148,14 +148,15 @@ def _add_metadata(router: APIRouter, catalogue: Catalogue) -> None:
 
 
 def _add_infer(router: APIRouter, catalogue: Catalogue) -> None:
-    body = {JSON: {"schema": _inlined(InferenceRequest.model_json_schema())}}
+    binary: dict[str, Any] = {BINARY: {"schema": {"type": "string", "format": "binary"}}}  # JSON, then binary tensors
+    body = {JSON: {"schema": _inlined(InferenceRequest.model_json_schema())}, **binary}
     headers = [
         {"name": answering.TIMEOUT, "in": "header", "schema": {"type": "number", "maximum": 60}},
         {"name": tensor_bodies.LENGTH, "in": "header", "schema": {"type": "integer", "minimum": 0}},
     ]
     described: dict[str, Any] = {
         "response_model": InferenceResponse,
-        "responses": PROBLEMS,
+        "responses": PROBLEMS | {200: {"content": binary}},
         "openapi_extra": {"requestBody": {"required": True, "content": body}, "parameters": headers},
     }
 

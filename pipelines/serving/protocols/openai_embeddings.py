@@ -32,6 +32,36 @@ class EmbeddingsRequest(Strict):
     user: str | None = None  # read by no one
 
 
+class Vector(BaseModel):
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str  # numbers, or base64 of their float32 values
+
+
+class Usage(BaseModel):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embeddings(BaseModel):
+    object: Literal["list"]
+    data: list[Vector]
+    model: str
+    usage: Usage
+
+
+class EmbeddingModel(BaseModel):
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class EmbeddingModels(BaseModel):
+    object: Literal["list"]
+    data: list[EmbeddingModel]
+
+
 class OpenAIProblem(BaseModel):
     message: str
     type: str
@@ -60,17 +90,19 @@ def routes(catalogue: Catalogue) -> APIRouter:
     """The routes of OpenAI's embeddings API."""
     router = APIRouter(prefix="/v1")
 
-    @router.post("/embeddings", responses=RESPONSES, response_model=None, openapi_extra=BODY)
+    @router.post("/embeddings", responses=RESPONSES, response_model=Embeddings, openapi_extra=BODY)
     async def embeddings(request: Request) -> Any:
         """A vector of length 1 for each text."""
         return await answering.respond(_answer(catalogue, request), _error)
 
-    @router.get("/models")
+    @router.get("/models", response_model=EmbeddingModels)
     async def models() -> dict[str, Any]:
         """The models that embed texts."""
         return {"object": "list", "data": [_described(model) for model in _embedders(catalogue).values()]}
 
-    @router.get("/models/{name}", responses={status: RESPONSES[status] for status in (404, 422)}, response_model=None)
+    one: dict[int | str, dict[str, Any]] = {status: RESPONSES[status] for status in (404, 422)}
+
+    @router.get("/models/{name}", responses=one, response_model=EmbeddingModel)
     async def model(name: str) -> Any:
         """One of these models."""
         return await answering.respond(_one(catalogue, name), _error)
