@@ -19,7 +19,6 @@ from tests.support import raw_http, served, tiny
 
 KEY = "Authorization: Bearer 0123456789abcdef\r\n"
 BODY = json.dumps({"rows": [{"text": "犬"}]}).encode()
-FULL = 10**12  # far more characters than any model reads in five seconds
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +34,8 @@ def address(models: Catalogue) -> Iterator[str]:
 
 @pytest.fixture
 def full(models: Catalogue) -> Iterator[None]:
-    models["tiny"].batcher.queue.waiting += FULL
-    yield
-    models["tiny"].batcher.queue.waiting -= FULL
+    with served.filled(models["tiny"], "someone"):
+        yield
 
 
 def head(path: str, length: int, more: str = KEY) -> bytes:
@@ -96,19 +94,15 @@ def test_the_refusal_comes_before_the_body_in_the_shape_of_its_protocol(
         assert int(headers["retry-after-ms"]) > 1000
 
 
-def test_the_connection_goes_on_after_the_body_was_skipped(address: str, models: Catalogue, full: None) -> None:
-    queue = models["tiny"].batcher.queue
+def test_the_connection_goes_on_after_the_body_was_skipped(address: str, models: Catalogue) -> None:
     with Client(address) as client:
-        client.socket.sendall(head("/predict/tiny", 300_000))
-        status, headers, _ = client.answer()
+        with served.filled(models["tiny"], "someone"):
+            client.socket.sendall(head("/predict/tiny", 300_000))
+            status, headers, _ = client.answer()
         assert (status, headers.get("connection")) == (429, None)
         client.socket.sendall(b'{"rows": [' + b" " * 299_990)
-        queue.waiting -= FULL
-        try:
-            client.socket.sendall(head("/predict/tiny", len(BODY)) + BODY)
-            status, _, body = client.answer()
-        finally:
-            queue.waiting += FULL
+        client.socket.sendall(head("/predict/tiny", len(BODY)) + BODY)
+        status, _, body = client.answer()
         assert status == 200, body
         assert len(json.loads(body)["predictions"]) == 1
 
@@ -151,10 +145,10 @@ def test_an_encoder_is_refused_only_if_neither_of_its_models_has_room(tmp_path: 
     opened.serve({"encoder": Source("encoder", folder=tiny.encoder(tmp_path / "encoder"))})
     with served.serving(opened) as address:
         filling = json.dumps({"inputs": "私は[MASK]が好き。", "parameters": {}}).encode()
-        opened["encoder"].batcher.queue.waiting = FULL
+        opened["encoder"].batcher.queue.waiting = served.FULL
         assert raw_http.post(address, "/hf/encoder", filling).status == 200
         assert raw_http.post(address, "/hf/encoder", b'{"inputs": "a"}').status == 429
-        opened["encoder.fill_mask"].batcher.queue.waiting = FULL
+        opened["encoder.fill_mask"].batcher.queue.waiting = served.FULL
         assert raw_http.post(address, "/hf/encoder", filling).status == 429
 
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -20,7 +21,6 @@ KEY = "0123456789abcdef"
 KEYS = Keys.parse([f"shop {KEY}"], "keys")
 BODY = '{"rows": [{"text": "犬"}]}'.encode()
 ALLOWED = "access-control-allow-origin"
-FULL = 10**12  # far more characters than any model reads in five seconds
 ASK = """fetch("{address}/predict/tiny", {{
     method: "POST",
     headers: {{"Content-Type": "application/json", "Authorization": "Bearer {key}", "X-Stainless-Lang": "js"}},
@@ -73,7 +73,6 @@ def test_a_preflight_needs_no_key_and_says_what_may_be_sent(address: str) -> Non
 
 def test_answers_and_refusals_may_be_read_by_those_pages_alone(address: str, models: Catalogue) -> None:
     key = {"X-API-Key": KEY}
-    queue = models["tiny"].batcher.queue
     for path, headers, body, status in (
         ("/predict/tiny", key, BODY, 200),
         ("/predict/tiny", {}, BODY, 401),
@@ -82,13 +81,10 @@ def test_answers_and_refusals_may_be_read_by_those_pages_alone(address: str, mod
         ("/hf/tiny", key, b"{}", 422),
         ("/predict/tiny", key, BODY, 429),
     ):
-        queue.waiting += FULL if status == 429 else 0
-        try:
+        with served.filled(models["tiny"], "shop") if status == 429 else nullcontext():
             answer, other = (
                 raw_http.post(address, path, body, headers | {"Origin": origin}) for origin in (PAGE, OTHER)
             )
-        finally:
-            queue.waiting -= FULL if status == 429 else 0
         assert (answer.status, answer.headers[ALLOWED], answer.headers["vary"]) == (status, PAGE, "Origin"), path
         exposed = answer.headers["access-control-expose-headers"].lower().split(", ")
         assert {"x-request-id", "retry-after", "retry-after-ms"} <= set(exposed)
@@ -150,9 +146,8 @@ def test_a_browser_lets_the_page_ask_and_read(predictor: Predictor, page: str, o
         assert answer["id"]
         assert answer["body"]["predictions"][0]["label"]
         assert tab.value(ASK.format(address=address, key="wrong"))["status"] == 401
-        models["tiny"].batcher.queue.waiting += FULL
-        busy = tab.value(ASK.format(address=address, key=KEY))
-        models["tiny"].batcher.queue.waiting -= FULL
+        with served.filled(models["tiny"], "shop"):
+            busy = tab.value(ASK.format(address=address, key=KEY))
         assert busy["status"] == 429
         assert int(busy["wait"]) > 1000
     with served.serving(catalogue(predictor), KEYS, origins=(PAGE,)) as address:

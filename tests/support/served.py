@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flows.local.http_service import free_port, http_server
 from pipelines.inference.predictor import Predictor
+from pipelines.serving.admission import Part
 from pipelines.serving.app import application
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.keys import Keys
@@ -17,6 +18,7 @@ from pipelines.serving.served_model import ServedModel
 from pipelines.tracking import registry
 
 WORKERS = 2
+FULL = 10**12  # far more characters than any model reads in five seconds
 
 
 def catalogue(models: dict[str, Path]) -> Catalogue:
@@ -56,3 +58,17 @@ def serving(
         server.should_exit = True
         thread.join()
         models.close()
+
+
+@contextmanager
+def filled(model: ServedModel, key: str = "") -> Iterator[None]:
+    """The model with a full queue until the block ends: rows of `key` are in it, and no worker begins."""
+    queue = model.batcher.queue
+    part = Part(0.0, -1, rows=None, cost=FULL, answer=None, key=key)
+    queue._parts.append(part)
+    queue.waiting += FULL
+    try:
+        yield
+    finally:
+        queue._parts.remove(part)
+        queue.waiting -= FULL
