@@ -20,11 +20,13 @@ from dvc.repo import Repo
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 
+from flows.local import temporary_server
 from pipelines.core import paths, schema, tables
+from pipelines.core.errors import InputError
 from pipelines.inference.predictor import Predictor
 from pipelines.tracking import registry
 from tests.conftest import PREFECT
-from tests.support import commands, endings, postgres, servers, stores, tiny
+from tests.support import commands, endings, full_disk, postgres, servers, stores, tiny
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), postgres.needed]
@@ -168,3 +170,20 @@ def test_a_worker_that_ends_with_its_run_gives_its_slot_back(server: servers.Pre
 def prefect(*arguments: str) -> None:
     done = subprocess.run([servers.BIN / "prefect", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_database_without_room_is_refused_before_prefect_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prefect would start its server again and again, for two minutes."""
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
+    with (
+        full_disk.largest_file(100_000),
+        pytest.raises(InputError, match=r"/prefect: Prefect keeps its database there, and cannot \(File too large\)"),
+    ):
+        temporary_server.use()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "file/prefect"))
+    with pytest.raises(InputError, match="make room, or set PREFECT_HOME"):
+        temporary_server.use()

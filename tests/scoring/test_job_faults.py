@@ -3,10 +3,7 @@
 import json
 import os
 import random
-import resource
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +13,7 @@ import pytest
 from pipelines.core.errors import InputError
 from pipelines.scoring import audit, job, manifest
 from pipelines.tracking import registry
-from tests.support import forked, tiny
+from tests.support import forked, full_disk, tiny
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("BERTLINE_KILLS", "1000"))  # in soak tests
@@ -106,23 +103,15 @@ def test_of_two_jobs_at_once_one_is_refused_or_finds_it_done(source: Path, targe
     assert audit.audit(target).findings == []
 
 
-@contextmanager
-def largest_file(size_bytes: int) -> Iterator[None]:
-    """Let this process write no file of more bytes, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_full_disk_is_one_sentence_and_the_job_goes_on_later(source: Path, target: Path) -> None:
     rng = random.Random(1)
     pq.write_table(pa.table({"text": ["犬"]}), source / "a.parquet")
     noise = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=3000)) for _ in range(300)]
     pq.write_table(pa.table({"text": ["犬"] * 300, "noise": noise}), source / "b.parquet")
-    with largest_file(100_000), pytest.raises(InputError, match=r"b.parquet: it cannot be written .*run the job again"):
+    with (
+        full_disk.largest_file(100_000),
+        pytest.raises(InputError, match=r"b.parquet: it cannot be written .*run the job again"),
+    ):
         job.run(source, target, "tiny", "champion", job.Options())
     assert sources(target) == {"a.parquet"}
     assert not (target / "b.parquet").exists()
