@@ -1,6 +1,6 @@
 """SetFit on the rows of few_rows.py, by the Python of an environment that has it: prints its score and its seconds.
 
-    PYTHON benchmarks/setfit_peer.py ENCODER FOLDER PAIRS
+    PYTHON benchmarks/setfit_peer.py FOLDER ENCODER PAIRS
 
 FOLDER has train.parquet and test.parquet; PAIRS are those of each row, `num_iterations`, of the contrastive training.
 """
@@ -17,7 +17,7 @@ from setfit import SetFitModel, Trainer, TrainingArguments
 from sklearn.linear_model import LogisticRegression
 
 
-def main(encoder: str, folder: Path, pairs: int) -> None:
+def main(folder: Path, encoder: str, pairs: int) -> None:
     torch.set_num_threads(1)
     train, test = (Dataset.from_parquet(str(folder / f"{split}.parquet")) for split in ("train", "test"))
     words = models.Transformer(encoder, max_seq_length=64, model_args={"dtype": torch.float32})
@@ -35,4 +35,4 @@ def main(encoder: str, folder: Path, pairs: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
