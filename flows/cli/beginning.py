@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 cli = group()
 CORPORA = of_sections("prepare")
 PARAMS = Path("params.yaml")  # params.FILE; a shell's completion imports this module, and must not wait
+REMOTE = "the folder of DVC's remote; by default FOLDER.remote, or bertline.remote if FOLDER is not in ASCII"
 Query = Annotated[str, typer.Option(help="of a database: the query that gives the rows, in an order that stays")]
 
 
@@ -116,7 +117,7 @@ def _next(*commands: str) -> list[str]:
 @cli.command(**listed(MAKE, "bertline init tickets", "bertline init tickets --remote /srv/dvc"))
 def init(
     folder: Annotated[Path, typer.Argument(help="a folder that is new or empty")],
-    remote: Annotated[Path | None, typer.Option(help="the folder of DVC's remote; by default FOLDER.remote")] = None,
+    remote: Annotated[Path | None, typer.Option(help=REMOTE)] = None,
     as_json: Annotated[bool, json_with("folder, remote, next")] = False,
 ) -> None:
     """Make an empty project of your own: params.yaml, the graph, small encoders, git, DVC with a local remote.
@@ -125,7 +126,7 @@ def init(
     """
     from pipelines.graph import new_project
 
-    place = remote or folder.with_name(f"{folder.name}.remote")
+    place = remote or new_project.default_remote(folder)
     for sentence in new_project.create(folder, place):
         tell(sentence, as_json)
     answer = {"folder": str(folder), "remote": str(place)}

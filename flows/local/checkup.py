@@ -4,15 +4,16 @@ import configparser
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from flows.local import diagnosis, prefect_settings, reachable, servers
+from flows.local import diagnosis, prefect_settings, reachable, service_ports
 from flows.local.diagnosis import Finding
 from pipelines.core import cpu, memory
+from pipelines.core.errors import InputError, one_line
 from pipelines.graph import import_closure, params_findings
 
 SECONDS = 2.0
@@ -20,21 +21,45 @@ DVC_CONFIGS = (Path(".dvc/config"), Path(".dvc/config.local"))
 
 
 def findings() -> Iterator[Finding]:
-    """A finding for each check, in the order of an installation: Python first, then the machine, then the checkout."""
-    yield diagnosis.python()
+    """A finding for each check, in the order of an installation: Python first, then the machine, then the checkout.
+
+    A check that fails is a problem itself: the others still run on a broken machine.
+    """
+    install = "rm -f .venv/.installed && make install"
+    checks: list[tuple[str, str, Callable[[], Iterable[Finding]]]] = [
+        ("python", install, lambda: [diagnosis.python()]),
+        ("pins", f"git checkout -- {' '.join(diagnosis.LOCKS)}", pinned),
+        ("needs", install, lambda: [diagnosis.unmet(metadata.distributions())]),
+        ("machine", "bertline --debug doctor", machine),
+        ("dictionaries", install, japanese),
+        ("locale", "export LC_ALL=C.UTF-8 PYTHONUTF8=1", encodings),
+        ("mirror", "unset BERTLINE_MIRROR", lambda: [diagnosis.mirror(os.environ.get("BERTLINE_MIRROR", ""))]),
+        (
+            "remotes",
+            "edit that file until `dvc remote list` reads it",
+            lambda: [diagnosis.remote(*one) for one in remotes()],
+        ),
+        ("ports", f"unset {' '.join(name for name, _ in service_ports.VARIABLES.values())}", ports),
+        ("port 8000", "bertline serve NAME --port 8001", served),
+        ("servers", "bertline down && bertline up", started),
+        ("git", "git status", lambda: [diagnosis.git(Path())]),
+        ("params.yaml", "bertline check", lambda: [diagnosis.entries(params_findings.require_form)]),
+    ]
+    for check, mend, found in checks:
+        try:
+            yield from found()
+        except Exception as error:  # a broken machine fails in ways of its own
+            yield Finding(check, "problem", one_line(error), mend)
+
+
+def pinned() -> Iterator[Finding]:
     yield diagnosis.pins([lock.read_text() for lock in locks()], metadata.version)
-    yield diagnosis.unmet(metadata.distributions())
-    yield from machine()
-    yield from japanese()
+
+
+def encodings() -> Iterator[Finding]:
     yield diagnosis.encoding(
         {"the names of files": sys.getfilesystemencoding(), "output": sys.stdout.encoding or "utf-8"}
     )
-    yield diagnosis.mirror(os.environ.get("BERTLINE_MIRROR", ""))
-    yield from (diagnosis.remote(*remote) for remote in remotes())
-    yield from ports()
-    yield from started()
-    yield diagnosis.git(Path())
-    yield diagnosis.entries(params_findings.require_form)
 
 
 def locks() -> list[Path]:
@@ -67,9 +92,16 @@ def japanese() -> Iterator[Finding]:
 
 
 def remotes() -> Iterator[tuple[str, str, bool]]:
-    """The name and the address of each DVC remote, and whether it is the default."""
+    """The name and the address of each DVC remote, and whether it is the default.
+
+    Raises InputError for a configuration that cannot be read, such as one with a conflict.
+    """
     config = configparser.ConfigParser(interpolation=None)  # addresses may hold %
-    config.read(DVC_CONFIGS)
+    for path in DVC_CONFIGS:
+        try:
+            config.read(path, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: {one_line(error)}") from None
     default = config.get("core", "remote", fallback="")
     for section in config.sections():
         name = section.strip("'").removeprefix("remote ").strip('"')
@@ -79,19 +111,22 @@ def remotes() -> Iterator[tuple[str, str, bool]]:
 
 
 def ports() -> Iterator[Finding]:
-    for name, number in (("prefect", servers.PREFECT_PORT), ("mlflow", servers.MLFLOW_PORT)):
+    for name, number in service_ports.numbers().items():
         mend = f"BERTLINE_{name.upper()}_PORT={number + 1} bertline up"
         yield diagnosis.port(name, number, bool(prefect_settings.running(name)), mend)
+
+
+def served() -> Iterator[Finding]:
     yield diagnosis.port("bertline serve", 8000, reachable.healthy(8000), "bertline serve NAME --port 8001")
 
 
 def started() -> Iterator[Finding]:
     """The servers and the worker that `bertline up` started, and MLflow's server if the environment names one."""
-    for name, port in (("prefect", servers.PREFECT_PORT), ("mlflow", servers.MLFLOW_PORT)):
-        path = "/api/health" if name == "prefect" else "/health"
+    for name in service_ports.VARIABLES:
         running = bool(prefect_settings.running(name))
         recorded = running or (prefect_settings.PIDS / name).is_file()
-        yield diagnosis.server(name, recorded, running and answers(f"http://127.0.0.1:{port}{path}"))
+        answering = running and answers(f"{prefect_settings.record(name)['address']}/health")
+        yield diagnosis.server(name, recorded, answering)
     runs = bool(prefect_settings.running("worker"))
     yield diagnosis.worker(runs or (prefect_settings.PIDS / "worker").is_file(), runs)
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")

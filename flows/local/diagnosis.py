@@ -184,11 +184,14 @@ def encoding(names: Mapping[str, str]) -> Finding:
 
 def git(folder: Path) -> Finding:
     """Check that the checkout is a git repository without edits, so that a version names the commit it was made by."""
-    command = ["git", "-C", str(folder), "status", "--porcelain"]
+    command, english = ["git", "-C", str(folder), "status", "--porcelain"], os.environ | {"LC_ALL": "C"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=english)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Finding("git", "problem", f"git does not run: {error}", "apt-get install git")
+    if "dubious ownership" in done.stderr:
+        trust = f"git config --global --add safe.directory {shlex.quote(str(folder.resolve()))}"
+        return Finding("git", "warning", "git refuses this folder, which another user owns", trust)
     if done.returncode and (commit := os.environ.get("BERTLINE_COMMIT")):
         return Finding("git", "ok", f"no git repository; this image was made of commit {commit}")
     if done.returncode:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from flows.local import deployments, prefect_key, prefect_registration, work_queues
+from flows.local import deployments, prefect_key, prefect_registration, service_ports, work_queues
 from flows.local.http_service import require_free, wait_for
 from flows.local.prefect_settings import PIDS, began, running
 from pipelines.core import stage
@@ -20,14 +20,15 @@ from pipelines.core.progress import say
 from pipelines.tracking import store
 
 LOGS = Path("state/logs")
-PREFECT_PORT = int(os.environ.get("BERTLINE_PREFECT_PORT", 4200))
-MLFLOW_PORT = int(os.environ.get("BERTLINE_MLFLOW_PORT", 5000))
-PREFECT_API = f"http://127.0.0.1:{PREFECT_PORT}/api"
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 SERVICES = ("worker", "mlflow", "prefect")  # in the order in which they stop
 START_SECONDS = 180  # the first start creates a database
 STOP_SECONDS = 20
 LOG_BYTES = 10_000_000  # a larger log becomes NAME.log.1 when its server starts
+
+
+def _prefect_api() -> str:
+    return f"http://127.0.0.1:{service_ports.numbers()['prefect']}/api"
 
 
 def environment() -> dict[str, str]:
@@ -39,7 +40,7 @@ def environment() -> dict[str, str]:
     variables.setdefault("PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE", LEASES)
     # runs and their logs go 90 days after their end; by default they stay for ever
     variables.setdefault("PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED", "true")
-    return {**variables, "PREFECT_API_URL": PREFECT_API, "PWD": os.getcwd(), "PYTHONUNBUFFERED": "1"}
+    return {**variables, "PREFECT_API_URL": _prefect_api(), "PWD": os.getcwd(), "PYTHONUNBUFFERED": "1"}
 
 
 def _with_key(service: str) -> dict[str, str]:
@@ -52,7 +53,8 @@ def _with_key(service: str) -> dict[str, str]:
     key = prefect_key.read_or_make()
     variables = environment() | {"PREFECT_API_AUTH_STRING": key}
     if service == "prefect":  # pages of no other origin may read what it answers
-        pages = ",".join(f"http://{host}:{PREFECT_PORT}" for host in ("127.0.0.1", "localhost"))
+        port = service_ports.numbers()[service]
+        pages = ",".join(f"http://{host}:{port}" for host in ("127.0.0.1", "localhost"))
         variables |= {"PREFECT_SERVER_API_AUTH_STRING": key, "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": pages}
     return variables
 
@@ -62,28 +64,29 @@ def up() -> dict[str, str]:
 
     What it started is stopped again if it cannot start all of it. Raises InputError while another `up` or `down` runs.
     """
+    ports = service_ports.numbers()
     PIDS.mkdir(parents=True, exist_ok=True)
     with _alone():
-        return _up()
+        return _up(ports)
 
 
-def _up() -> dict[str, str]:
+def _up(ports: dict[str, int]) -> dict[str, str]:
     deployed = deployments.file()  # what is wrong in params.yaml is said before anything starts
     before = {name for name in SERVICES if running(name)}
-    for name, port in (("prefect", PREFECT_PORT), ("mlflow", MLFLOW_PORT)):
+    for name, port in ports.items():
         if name not in before:
             _require_ours(name, port)
     try:
-        _start_all(deployed)
+        _start_all(deployed, ports)
     except BaseException:
         for name in SERVICES:
             if name not in before:
                 _stop(name)
         raise
     return {
-        "prefect": f"http://127.0.0.1:{PREFECT_PORT}",
+        "prefect": f"http://127.0.0.1:{ports['prefect']}",
         "key_file": str(prefect_key.FILE),
-        "mlflow": f"http://127.0.0.1:{MLFLOW_PORT}",
+        "mlflow": f"http://127.0.0.1:{ports['mlflow']}",
         "logs": str(LOGS),
     }
 
@@ -102,14 +105,14 @@ def _require_ours(name: str, port: int) -> None:
         raise InputError(f"{error}; stop that server, or name another port in BERTLINE_{name.upper()}_PORT") from None
 
 
-def _start_all(deployed: Path) -> None:
+def _start_all(deployed: Path, ports: dict[str, int]) -> None:
     bin_folder = Path(sys.executable).parent
     prefect, mlflow = str(bin_folder / "prefect"), str(bin_folder / "mlflow")
     address = ["--host", "127.0.0.1", "--port"]
     uvicorn = [sys.executable, "-m", "uvicorn", "--factory", "flows.local.prefect_server:app"]
-    _start("prefect", [*uvicorn, *address, str(PREFECT_PORT)], f"{PREFECT_API}/health")
-    served = [mlflow, "server", "--workers", "1", *address, str(MLFLOW_PORT)]
-    _start("mlflow", served, f"http://127.0.0.1:{MLFLOW_PORT}/health")
+    _start("prefect", [*uvicorn, *address, str(ports["prefect"])], f"{_prefect_api()}/health")
+    served = [mlflow, "server", "--workers", "1", *address, str(ports["mlflow"])]
+    _start("mlflow", served, f"http://127.0.0.1:{ports['mlflow']}/health")
     prefect_registration.register(deployed, _with_key("deploy"))
     _start("worker", [prefect, "worker", "start", "--pool", work_queues.POOL], "")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.core import params
-from pipelines.core.errors import InputError, one_line
+from pipelines.core.errors import InputError, UsageError, one_line
 from pipelines.data import recipes
 from pipelines.graph import code_manifest, import_closure, new_entries
 
@@ -26,10 +26,19 @@ HEAD = "# The params of this project. `bertline new FILE` writes entries for a c
 LEFT_OUT = ("DVC_", "GIT_")  # variables of a command that runs inside a stage or a hook
 
 
+def default_remote(folder: Path) -> Path:
+    """The folder FOLDER.remote; a new one named after bertline if DVC, whose configuration is ASCII, cannot have it."""
+    if folder.name.isascii():
+        return folder.with_name(f"{folder.name}.remote")
+    names = ("bertline.remote", *(f"bertline-{number}.remote" for number in range(2, 1000)))
+    return next(place for place in map(folder.with_name, names) if not place.exists())
+
+
 def create(folder: Path, remote: Path) -> Iterator[str]:
     """Make an empty project in `folder`, which is new or empty, and yield a sentence for each step.
 
-    Raises InputError if the folder holds files, or if git or DVC fails; what was made until then stays.
+    Raises InputError if the folder holds files, or if git or DVC fails; what was made until then stays. Raises
+    UsageError for a remote that DVC cannot name, before anything is made.
 
     Args:
         remote: the folder that `dvc push` writes to; made if it does not exist.
@@ -41,6 +50,7 @@ def create(folder: Path, remote: Path) -> Iterator[str]:
     for path in (root / code_manifest.FILE, *encoders):
         if not path.exists():
             raise InputError(f"{path}: missing; bertline init needs the checkout that bertline was installed from")
+    place = _place(remote, folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         shutil.copyfile(root / name, folder / name)
@@ -54,7 +64,6 @@ def create(folder: Path, remote: Path) -> Iterator[str]:
     run = _Run(folder)
     if not (folder / ".git").exists():
         run("git", "init", "--quiet")
-    place = os.path.relpath(remote.resolve(), folder.resolve())  # a clone beside this folder finds it too
     for words in (
         ("init",),
         ("config", "core.analytics", "false"),
@@ -62,13 +71,24 @@ def create(folder: Path, remote: Path) -> Iterator[str]:
         ("add", str(ENCODERS)),
         ("push",),
     ):
-        run("dvc", *words, "--quiet")
+        run("dvc", *words)  # with --quiet an error has no sentence
     run("git", "add", ".")
     yield f"{remote}: the remote of `dvc push` and `dvc pull`, which holds the encoders"
 
 
+def _place(remote: Path, folder: Path) -> str:
+    """The path from the project to its remote. Raises UsageError if DVC cannot write it into its configuration."""
+    place = os.path.relpath(remote.resolve(), folder.resolve())  # a clone beside this folder finds it too
+    if not place.isascii():
+        raise UsageError(
+            f"{remote}: DVC can write ASCII letters only, and the path from the project to this remote is {place}; "
+            "name another folder by --remote"
+        )
+    return place
+
+
 class _Run:
-    """Commands in a folder. One that fails raises InputError with its last line."""
+    """Commands in a folder. One that fails raises InputError with its error, or with its last line."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -91,5 +111,6 @@ class _Run:
             raise InputError(f"{command[0]}: not installed, or its folder is not in PATH") from None
         except subprocess.SubprocessError as error:
             lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-            last = one_line(lines[-1] if lines else error)
-            raise InputError(f"{self.folder}: {' '.join(command[:3])}: {last}") from None
+            errors = [line for line in lines if line.startswith("ERROR:")]  # DVC ends with where to ask for help
+            why = one_line([*lines, *errors][-1] if lines else error)
+            raise InputError(f"{self.folder}: {' '.join(command[:3])}: {why}") from None

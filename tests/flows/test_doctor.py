@@ -11,8 +11,9 @@ from pathlib import Path
 import ipadic
 import pytest
 
-from flows.local import checkup, diagnosis, prefect_settings, reachable
+from flows.local import checkup, diagnosis, prefect_settings, reachable, service_ports
 from flows.local.diagnosis import Finding
+from pipelines.core.errors import UsageError
 from pipelines.graph import checking, import_closure
 from pipelines.text import mecab
 from tests.support import commands, health_answers
@@ -87,7 +88,7 @@ def test_the_service_itself_is_no_other_program(tmp_path: Path, monkeypatch: pyt
             assert not reachable.healthy(port)
     assert not reachable.healthy(port), "nothing listens there any more"
     monkeypatch.setattr(reachable, "healthy", lambda port: port == 8000)
-    (finding,) = (finding for finding in checkup.ports() if finding.check == "port 8000")
+    (finding,) = checkup.served()
     assert (finding.state, finding.says) == ("ok", "our bertline serve listens there")
 
 
@@ -117,6 +118,57 @@ def test_mirror_remotes_and_git(checkout: Path, monkeypatch: pytest.MonkeyPatch)
         assert diagnosis.git(checkout).says == "no git repository; this image was made of commit abc-dirty"
     subprocess.run(["git", "init", "-q"], check=True)
     assert "files differ from the commit, such as " in diagnosis.git(checkout).says
+
+
+def test_a_checkout_of_another_user_is_no_lack_of_a_repository(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "0")
+    finding = diagnosis.git(Path())
+    assert (finding.state, finding.says) == ("warning", "git refuses this folder, which another user owns")
+    assert finding.mend == f"git config --global --add safe.directory {checkout.resolve()}"
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (b"<<<<<<< HEAD\n[core]\n", "File contains no section headers"),
+        (b"['remote \"far\"']\nurl = a\n['remote \"far\"']\nurl = b\n", "already exists"),
+        ("[core]\n# 遠\n".encode("cp932"), "can't decode byte"),
+    ],
+)
+def test_a_configuration_of_dvc_that_cannot_be_read_is_a_problem_beside_others(
+    checkout: Path, config: bytes, says: str
+) -> None:
+    Path(".dvc").mkdir()
+    Path(".dvc/config").write_bytes(config)
+    findings = {finding.check: finding for finding in checkup.findings()}
+    assert (findings["remotes"].state, findings["git"].state) == ("problem", "warning")
+    assert findings["remotes"].says.startswith(".dvc/config: ")
+    assert says in findings["remotes"].says
+
+
+def test_a_lock_that_is_not_one_is_a_problem_beside_others(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (checkout / "requirements.lock").write_text("torch=2.0\n")
+    monkeypatch.setattr(import_closure, "ROOT", checkout)
+    findings = {finding.check: finding for finding in checkup.findings()}
+    assert (findings["pins"].state, findings["git"].state) == ("problem", "warning")
+    assert "torch=2.0" in findings["pins"].says
+
+
+@pytest.mark.parametrize("text", ["abc", "99999", "0", "", "-1", "４２００"])
+def test_what_is_no_port_is_a_problem_and_refused(text: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTLINE_PREFECT_PORT", text)
+    with pytest.raises(UsageError, match=r"BERTLINE_PREFECT_PORT: .* is no port; write a number from 1 to 65535"):
+        service_ports.numbers()
+    findings = {finding.check: finding for finding in checkup.findings()}
+    assert findings["ports"].says.startswith("BERTLINE_PREFECT_PORT: ")
+    assert "port 8000" in findings
+    monkeypatch.setenv("BERTLINE_PREFECT_PORT", "5000")
+    with pytest.raises(UsageError, match="BERTLINE_PREFECT_PORT and BERTLINE_MLFLOW_PORT: both are 5000"):
+        service_ports.numbers()
+    monkeypatch.setenv("BERTLINE_MLFLOW_PORT", "5001")
+    assert service_ports.numbers() == {"prefect": 5000, "mlflow": 5001}
 
 
 def test_an_encoding_that_is_not_utf_8_is_found() -> None:

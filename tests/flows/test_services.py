@@ -201,7 +201,7 @@ def test_no_command_line_has_the_stores_address(checkout: Path, monkeypatch: pyt
     commands: dict[str, list[str]] = {}
     monkeypatch.setattr(local_servers, "_start", lambda name, command, health: commands.update({name: command}))
     monkeypatch.setattr(local_servers.prefect_registration, "register", lambda deployed, environment: None)
-    local_servers._start_all(Path("prefect.yaml"))
+    local_servers._start_all(Path("prefect.yaml"), {"prefect": 4200, "mlflow": 5000})
     assert "mlflow" in commands
     assert "planted" not in str(commands)
     assert local_servers._with_key("mlflow")["MLFLOW_BACKEND_STORE_URI"] == os.environ["MLFLOW_TRACKING_URI"]
