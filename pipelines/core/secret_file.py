@@ -1,7 +1,9 @@
 """Files of secrets, which their owner alone may read."""
 
+import fcntl
 import os
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipelines.core.errors import InputError
@@ -35,17 +37,26 @@ def create(path: Path, text: str) -> None:
         aside.unlink(missing_ok=True)
 
 
-def append(path: Path, line: str) -> None:
-    """Add a line to a file of keys, which is made for its owner alone; the line is on the disk when this returns."""
+@contextmanager
+def appending(path: Path) -> Iterator[Callable[[str], None]]:
+    """Lock a file of keys, which is made for its owner alone, to read it and to add a line by the function.
+
+    The line is on the disk when the function returns.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
         try:
-            size = os.fstat(held).st_size
-            begins = size == 0 or os.pread(held, 1, size - 1) == b"\n"  # somebody may have edited the file
-            os.write(held, f"{'' if begins else chr(10)}{line}\n".encode())
-            os.fsync(held)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield lambda line: _append(file, line)
         finally:
-            os.close(held)
+            os.close(file)
     except OSError as error:
         raise InputError(f"{path}: the key cannot be written ({error.strerror})") from None
+
+
+def _append(file: int, line: str) -> None:
+    size = os.fstat(file).st_size
+    begins = size == 0 or os.pread(file, 1, size - 1) == b"\n"  # somebody may have edited the file
+    os.write(file, f"{'' if begins else chr(10)}{line}\n".encode())
+    os.fsync(file)

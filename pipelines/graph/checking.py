@@ -68,15 +68,19 @@ def activate(file: Path, force: bool) -> None:
     """Make `file` the active params.yaml.
 
     Raises UsageError if the file is invalid. Unless `force`, it is also raised if params.yaml has edits that neither
-    the last commit nor a file of params/ holds, since they would be lost.
+    the last commit nor another params file holds, here or in params/, since they would be lost.
     """
     check(file)
     active = params.FILE
     if active.exists() and not force:
-        shipped = [other.read_bytes() for other in Path("params").glob("*.yaml")]
+        others = [other for folder in (Path(), Path("params")) for other in folder.glob("*.yaml") if other != active]
+        saved = [other.read_bytes() for other in others if other.is_file()]
         committed = subprocess.run(["git", "show", f"HEAD:./{active}"], capture_output=True, check=False).stdout
-        if active.read_bytes() not in [*shipped, committed]:
-            raise UsageError(f"{active} has edits that are in no commit and no file of params/; commit it, or --force")
+        if active.read_bytes() not in [*saved, committed]:
+            raise UsageError(
+                f"{active} has edits that are in no commit and no other params file, here or in params/; "
+                "commit it, or --force"
+            )
     shutil.copyfile(file, active)
 
 

@@ -79,12 +79,15 @@ def make(path: Path, name: str = "") -> ReceiptKey:
 
     Raises UsageError for a name that is none or taken, and InputError if the file cannot be used.
     """
-    names = ReceiptKeys.read(path).names if path.exists() else []
-    name = name or f"key-{len(names) + 1}"
-    if not NAME.fullmatch(name):
+    if name and not NAME.fullmatch(name):
         raise UsageError(f"{shown(name)}: a name has letters, digits, _, - and . only")
-    if name in names:
-        raise UsageError(f"{path}: the name {name} is taken; a key is never replaced, since it verifies old receipts")
-    key = ReceiptKey(name, secrets.token_bytes(SIZE_BYTES))
-    secret_file.append(path, f"{name} {key.secret.hex()}")
+    with secret_file.appending(path) as append:  # two commands at once would take one name
+        names = ReceiptKeys.read(path).names if secret_file.lines(path) else []
+        name = name or f"key-{len(names) + 1}"
+        if name in names:
+            raise UsageError(
+                f"{path}: the name {name} is taken; a key is never replaced, since it verifies old receipts"
+            )
+        key = ReceiptKey(name, secrets.token_bytes(SIZE_BYTES))
+        append(f"{name} {key.secret.hex()}")
     return key

@@ -36,7 +36,7 @@ def bertline(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_use_activates_a_file_and_refuses_to_lose_edits() -> None:
     refused = bertline("use", "params/good.yaml")
     assert refused.returncode == 2
-    assert "params.yaml has edits that are in no commit and no file of params/" in refused.stderr
+    assert "params.yaml has edits that are in no commit and no other params file, here or in params/" in refused.stderr
     assert Path("params.yaml").read_text() == "{}\n"
     Path("params/kept.yaml").write_text("{}\n")
     assert bertline("use", "params/good.yaml").returncode == 0

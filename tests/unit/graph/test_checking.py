@@ -209,3 +209,14 @@ def test_a_new_section_is_a_file_and_is_checked(checkout: Path, monkeypatch: pyt
 def test_the_ready_made_files_are_right(file: Path) -> None:
     entries = checking.check(file)
     assert entries["evaluate"] or entries["pretrain"]  # a file trains something to be scored, or an encoder
+
+
+def test_params_that_another_file_beside_them_has_may_be_replaced(checkout: Path) -> None:
+    for name in ("eins", "zwei"):
+        (checkout / f"{name}.yaml").write_text(f"# {name}\n{GOOD}")
+    checking.activate(Path("eins.yaml"), False)
+    checking.activate(Path("zwei.yaml"), False)
+    assert (checkout / "params.yaml").read_text().startswith("# zwei\n")
+    (checkout / "params.yaml").write_text(GOOD)
+    with pytest.raises(UsageError, match="edits that are in no commit and no other params file, here or in params/"):
+        checking.activate(Path("eins.yaml"), False)

@@ -1,6 +1,7 @@
 """A file of keys of receipts: made for its owner alone, one key added at a time, and every wrong line named."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,10 +32,25 @@ def test_a_name_that_is_none_or_taken_is_refused(tmp_path: Path) -> None:
         receipt_keys.make(file, "2027")
     with pytest.raises(UsageError, match="a name has letters"):
         receipt_keys.make(file, "a b")
-    with pytest.raises(InputError, match="the keys cannot be read"):
+    with pytest.raises(InputError, match="the key cannot be written"):
         receipt_keys.make(tmp_path)
     with pytest.raises(InputError, match="the key cannot be written"):
         receipt_keys.make(file / "below")
+
+
+def test_keys_that_are_made_at_once_have_names_of_their_own(tmp_path: Path) -> None:
+    file, count = tmp_path / "receipts.key", 8
+    with ThreadPoolExecutor(count) as pool:
+        made = list(pool.map(lambda _: receipt_keys.make(file).name, range(count)))
+    assert sorted(made) == sorted(ReceiptKeys.read(file).names) == [f"key-{n}" for n in range(1, count + 1)]
+
+
+def test_an_empty_file_that_others_may_read_gets_no_key(tmp_path: Path) -> None:
+    file = tmp_path / "receipts.key"
+    file.touch(0o644)
+    with pytest.raises(InputError, match="other users may read the keys"):
+        receipt_keys.make(file)
+    assert file.read_bytes() == b""
 
 
 def test_a_file_that_is_none_is_refused_with_every_line_but_no_key(tmp_path: Path) -> None:
