@@ -28,6 +28,8 @@ def sentences(quality: Mapping[str, Any], expect: Expect) -> Iterator[str]:
             yield f"{split} has {_count(some, 'pairs that an earlier row has with its texts swapped')}"
         if quality["task"] in ("single", "pair", "choice", "tagging"):
             yield from _of_labels(split, numbers["labels"])
+        if quality["task"] in ("single", "pair", "tagging"):
+            yield from _not_in_train(split, numbers["labels"], quality["splits"].get("train", {}).get("labels", {}))
     for pair, leak in quality["shared_between_splits"].items():
         if leak["rows"] and not expect.no_leakage:
             yield f"{_count(leak, f'rows are in both of {pair}')}; `expect: {{no_leakage: true}}` refuses them"
@@ -51,6 +53,12 @@ def _of_labels(split: str, labels: Mapping[str, int]) -> Iterator[str]:
     if split == "train" and few:
         some = f"{len(few):,} labels with at most {FEW} rows, such as {', '.join(few[:5])}"
         yield f"train has {some}; `labels: {{rename: ...}}` can map them to others"
+
+
+def _not_in_train(split: str, labels: Mapping[str, int], train: Mapping[str, int]) -> Iterator[str]:
+    """The labels of a split that no row of train has, so that no model learns them; none where train has no label."""
+    for label in [label for label in labels if train and label not in train][:MOST]:
+        yield f"train has no row of {shown(label)}; {split} has {labels[label]:,}"
 
 
 def alike(labels: Mapping[str, int]) -> list[tuple[str, str]]:

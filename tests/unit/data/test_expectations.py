@@ -132,6 +132,17 @@ def test_dirty_labels_and_texts_are_reported_with_their_param(
         expectations.check(expectations.quality(tmp_path, task), Expect(max_conflicts=0.0), "it")
 
 
+def test_a_label_that_only_the_test_has_is_a_doubt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for split, labels in (("train", "ab"), ("test", "abc")):
+        write(
+            tmp_path, split, "single", *({"text": f"{split} {i}", "label": labels[i % len(labels)]} for i in range(9))
+        )
+    task = Task("t", "single", ("a", "b", "c"))
+    assert warnings_of(tmp_path, task, capsys, monkeypatch) == ["train has no row of 'c'; test has 3"]
+
+
 def test_clean_rows_give_no_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
