@@ -130,7 +130,8 @@ def _chosen(raw: Path, stamps: tuple[tuple[int, int], ...], described: str) -> l
     try:
         return split_rows.splits(read(raw, "train", params, Findings(params.leave_out)), params.kind, params.split)
     except InputError as error:
-        raise InputError(f"{_path(raw, 'train', params)}: {error}") from None
+        path, why = str(_path(raw, "train", params)), str(error)  # an error of reading has the path
+        raise InputError(why if why.startswith(path) else f"{path}: {why}") from None
 
 
 def read(raw: Path, split: str, params: Params, findings: Findings) -> Iterator[Read]:
@@ -164,13 +165,18 @@ def _left_out(row: Record, params: Params) -> str:
 def _of_format(path: Path, split: str, params: Params, findings: Findings) -> Iterator[Read]:
     encoding = "utf-8-sig" if encodings.opener(params.encoding) is None else params.encoding
     if params.format == "squad":
-        yield from (Read(f"id {row['id']}", row) for row in questions(path, encoding))
+        yield from (Read(f"id {row['id']}", row) for row in questions(path, encoding, findings.note))
     elif params.format == "conll":
         opener = encodings.opener(params.encoding) or plain
         between = "" if params.units == "characters" else " "  # as a person writes the text that is asked about
         for number, sentence in enumerate(conll.sentences(path, opener=opener)):
             row_id = f"{'row' if params.split else split}-{number}"
-            yield Read(sentence.place, conll.row(path, sentence, row_id, between))
+            try:
+                row = conll.row(path, sentence, row_id, between)
+            except InputError as error:
+                findings.note(error)
+            else:
+                yield Read(sentence.place, row)
     elif params.format == "folder":
         yield from (Read(*document) for document in folders.documents(path, params.kind == "single", encoding))
     else:

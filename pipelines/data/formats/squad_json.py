@@ -1,6 +1,6 @@
 """Read questions from files in SQuAD's JSON form, 1.1 and 2.0, which JaQuAD and JSQuAD use too."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,13 @@ from pipelines.data import targets
 from pipelines.data.formats.records import Record
 
 
-def questions(path: Path, encoding: str = "utf-8-sig") -> Iterator[Record]:
-    """Rows of kind `span`. `answers` is [] for an unanswerable question, and None if the file has no key `answers`."""
+def questions(
+    path: Path, encoding: str = "utf-8-sig", note: Callable[[InputError], None] | None = None
+) -> Iterator[Record]:
+    """Rows of kind `span`. `answers` is [] for an unanswerable question, and None if the file has no key `answers`.
+
+    `note` takes the error of a question; without it the first one is raised.
+    """
     document = json_file.read(path, encoding)
     if not isinstance(document, dict) or not isinstance(document.get("data"), list):
         raise InputError(f"{path}: no list 'data' at its top; SQuAD's form is data, paragraphs, context and qas")
@@ -21,7 +26,14 @@ def questions(path: Path, encoding: str = "utf-8-sig") -> Iterator[Record]:
             where = f"{at}.paragraphs[{place}]"
             context = _get(paragraph, "context", str, where)
             for n, question in enumerate(_get(paragraph, "qas", list, where)):
-                yield _row(question, context, f"{where}.qas[{n}]")
+                try:
+                    row = _row(question, context, f"{where}.qas[{n}]")
+                except InputError as error:
+                    if note is None:
+                        raise
+                    note(error)
+                else:
+                    yield row
 
 
 def _row(question: Any, context: str, at: str) -> Record:

@@ -43,7 +43,10 @@ def test_a_tsv_file_with_quoted_cells_is_csv_with_tabs(tmp_path: Path) -> None:
 
 
 def rows(file: Path, form: dict[str, str]) -> list[own_tables.Read]:
-    return list(custom.read(file, "train", custom.Params(**form), Findings()))  # type: ignore[arg-type]
+    findings = Findings()
+    read = list(custom.read(file, "train", custom.Params(**form), findings))  # type: ignore[arg-type]
+    findings.require_none()
+    return read
 
 
 def test_a_wide_space_may_be_a_tagged_character(tmp_path: Path) -> None:
