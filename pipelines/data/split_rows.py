@@ -23,6 +23,12 @@ DIGITS = re.compile(r"\d+", re.ASCII)  # 20260131 and seconds since 1970 are in 
 DATE = re.compile(r"(\d{4})[-/.年](\d{1,2})[-/.月](\d{1,2})日?")
 HOUR = re.compile(r"(?<=-\d\d)[\sT]*(\d{1,2})(?=:)")
 
+TOGETHER = {  # whether rows are divided by time -> why a split may have no rows
+    False: "rows with similar texts or of one group stay together, and a label needs two such groups; add rows, or "
+    "take other shares",
+    True: "rows of one time, or with similar texts, stay together; add rows of other times, or take other shares",
+}
+
 
 class _Bundle(NamedTuple):
     """Rows that stay together: their positions, the label that most of them have, and a number to draw them by."""
@@ -45,7 +51,7 @@ def splits(rows: Iterable[Read], kind: str, rule: Split) -> list[str]:
         texts.append(duplicates.plain(text_of(read.row, kind)))
         labels.append(_stratum(read.row, kind))
         if rule.way == "time":
-            is_date, value = _time(read)
+            is_date, value = time(read)
             are_dates.setdefault(is_date, read.place)
             values.append(value)
         else:
@@ -63,10 +69,7 @@ def splits(rows: Iterable[Read], kind: str, rule: Split) -> list[str]:
     counts = Counter(chosen.values())
     for name in ("train", *rule.made):
         if not counts[name]:
-            raise InputError(
-                f"split: {name} gets none of {len(texts):,} rows; rows with similar texts or of one group stay "
-                "together, and a label needs two such groups; add rows, or take other shares"
-            )
+            raise InputError(f"split: {name} gets none of {len(texts):,} rows; {TOGETHER[rule.way == 'time']}")
     return [chosen[i] for i in range(len(texts))]
 
 
@@ -82,10 +85,11 @@ def _stratum(row: dict[str, Any], kind: str) -> str:
     return str(target) if isinstance(target, str) else str(bool(target)) if isinstance(target, list) else ""
 
 
-def _time(read: Read) -> tuple[bool, float]:
+def time(read: Read) -> tuple[bool, float]:
     """Return whether the time is a date, and its number: as it is, or the date's seconds since 1970.
 
-    A date without a zone is in UTC, so that no machine's own zone changes the order.
+    A date without a zone is in UTC, so that no machine's own zone changes the order. Raises InputError if the time is
+    no date and no number.
     """
     value = read.by
     if isinstance(value, str):

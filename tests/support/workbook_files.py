@@ -31,8 +31,10 @@ class Wrong(NamedTuple):
     sign: str
 
 
-def write(path: Path, sheets: dict[str, list[list[Any]]], hidden: tuple[str, ...] = ()) -> None:
-    """A workbook with these sheets; None is a cell that is not there."""
+def write(
+    path: Path, sheets: dict[str, list[list[Any]]], hidden: tuple[str, ...] = (), merged: tuple[str, ...] = ()
+) -> None:
+    """A workbook with these sheets, each with the `merged` cells, such as B2:B4; None is a cell that is not there."""
     numbered = list(enumerate(sheets, 1))
     listed = "".join(
         f'<sheet name={quoteattr(name)} sheetId="{i}" r:id="r{i}"{HIDDEN if name in hidden else ""}/>'
@@ -47,7 +49,7 @@ def write(path: Path, sheets: dict[str, list[list[Any]]], hidden: tuple[str, ...
         parts.writestr("xl/_rels/workbook.xml.rels", _relations([*targets, ("s", "styles", "styles.xml")]))
         parts.writestr("xl/styles.xml", STYLES)
         for i, name in numbered:
-            parts.writestr(f"xl/worksheets/sheet{i}.xml", _sheet(sheets[name]))
+            parts.writestr(f"xl/worksheets/sheet{i}.xml", _sheet(sheets[name], merged))
 
 
 def _types(count: int) -> str:
@@ -66,13 +68,15 @@ def _relations(targets: list[tuple[str, str, str]]) -> str:
     return f'<Relationships xmlns="{PACKAGE}/relationships">{listed}</Relationships>'
 
 
-def _sheet(rows: list[list[Any]]) -> str:
+def _sheet(rows: list[list[Any]], merged: tuple[str, ...]) -> str:
     lines = (
         f'<row r="{number}">{"".join(_cell(f"{chr(65 + at)}{number}", cell) for at, cell in enumerate(row))}</row>'
         for number, row in enumerate(rows, 1)
         if row
     )
-    return f"<worksheet {MAIN}><sheetData>{''.join(lines)}</sheetData></worksheet>"
+    ranges = "".join(f'<mergeCell ref="{ref}"/>' for ref in merged)
+    cells = f"<mergeCells>{ranges}</mergeCells>" if merged else ""
+    return f"<worksheet {MAIN}><sheetData>{''.join(lines)}</sheetData>{cells}</worksheet>"
 
 
 def _cell(place: str, cell: Any) -> str:

@@ -127,9 +127,11 @@ def _chosen(raw: Path, stamps: tuple[tuple[int, int], ...], described: str) -> l
     """The split of each row of train's file, which `stamps` tells from its later versions."""
     params = Params.model_validate_json(described)
     assert params.split is not None, "who asks has a rule"
+    findings = Findings(params.leave_out)
     try:
-        return split_rows.splits(read(raw, "train", params, Findings(params.leave_out)), params.kind, params.split)
+        return split_rows.splits(read(raw, "train", params, findings), params.kind, params.split)
     except InputError as error:
+        findings.require_none()  # without its wrong rows a split may have none
         path, why = str(_path(raw, "train", params)), str(error)  # an error of reading has the path
         raise InputError(why if why.startswith(path) else f"{path}: {why}") from None
 
@@ -139,11 +141,13 @@ def read(raw: Path, split: str, params: Params, findings: Findings) -> Iterator[
 
     Raises InputError, with the encoding that the file reads as, if it is another.
     """
+    path = _path(raw, split, params)
+    is_timed = params.split is not None and params.split.way == "time" and split == "train"
     try:
-        for one in _of_format(_path(raw, split, params), split, params, findings):
+        for one in _of_format(path, split, params, findings):
             if reason := _left_out(one.row, params):
                 findings.leave_out(reason)
-            else:
+            elif not is_timed or _has_time(one, path, findings):
                 yield one
     except UnreadableError as error:
         if (name := encodings.reads_as(error.path)) and name != params.encoding:
@@ -151,6 +155,16 @@ def read(raw: Path, split: str, params: Params, findings: Findings) -> Iterator[
                 f"{error.place} is not {error.encoding}; this reads as {name}; write `encoding: {name}`"
             ) from None
         raise
+
+
+def _has_time(row: Read, path: Path, findings: Findings) -> bool:
+    """Return whether the rows can be put in order by the time of this one; its error is among the findings if not."""
+    try:
+        split_rows.time(row)
+    except InputError as error:
+        findings.note(InputError(f"{path}: {error}"))
+        return False
+    return True
 
 
 def _left_out(row: Record, params: Params) -> str:

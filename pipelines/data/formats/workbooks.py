@@ -20,6 +20,7 @@ CELL = re.compile(rb"""<(?:\w+:)?c\s(?:[^<>]*\s)?r\s*=\s*["']([A-Z]{1,3})([0-9]{
 MIDNIGHT = datetime.time()
 
 Rows = dict[int, list[str]]  # number of a row in the sheet -> its cells; rows without any are left out
+Range = tuple[tuple[int, int], tuple[int, int]]  # the first and the last cell: row and column, from 0
 
 
 def sheets_with_rows(path: Path) -> list[str]:
@@ -34,7 +35,8 @@ def records(path: Path, sheet: str = "") -> Iterator[tuple[str, dict[str, str]]]
     """The places and the records of `sheet`; "" is the first visible sheet with a row below its header.
 
     A number is written without a needless `.0`, a date as 2026-11-28, a moment as 2026-11-28T09:30:00, a truth value as
-    TRUE or FALSE. A formula has the value that was last saved; an error such as #DIV/0! is an empty cell.
+    TRUE or FALSE. A formula has the value that was last saved; an error such as #DIV/0! is an empty cell. Cells of a
+    column that are merged have one value for all of their rows.
     """
     name, rows = _chosen(path, sheet)
     header_at, *numbers = rows
@@ -82,11 +84,23 @@ def _sheets(path: Path, sheet: str = "") -> Iterator[tuple[str, Rows]]:
                 if about.typ == calamine.SheetTypeEnum.WorkSheet and (is_visible or about.name == sheet):
                     if about.name in parts:
                         _require_near(path, about.name, parts[about.name])
-                    cells = workbook.get_sheet_by_name(about.name).to_python(skip_empty_area=False)
-                    texts = ([_text(cell) for cell in row] for row in cells)
-                    yield about.name, {number: row for number, row in enumerate(texts, 1) if any(map(str.strip, row))}
+                    cells = workbook.get_sheet_by_name(about.name)
+                    texts = ([_text(cell) for cell in row] for row in cells.to_python(skip_empty_area=False))
+                    rows = {number: row for number, row in enumerate(texts, 1) if any(map(str.strip, row))}
+                    _fill(rows, cells.merged_cell_ranges or [])
+                    yield about.name, rows
     except (calamine.CalamineError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise InputError(f"{path}: not a readable workbook ({error}); save it again as xlsx, or as CSV UTF-8") from None
+
+
+def _fill(rows: Rows, merged: list[Range]) -> None:
+    """Write the value of cells that are merged in one column to the rows that have other cells, without the header."""
+    header, end = next(iter(rows), 0), max(rows, default=0)
+    for (first, column), (last, last_column) in merged:
+        if column == last_column and first + 1 in rows and first + 1 != header:
+            for number in range(first + 2, min(last + 1, end) + 1):
+                if number in rows:
+                    rows[number][column] = rows[first + 1][column]
 
 
 def _require_small(path: Path) -> None:

@@ -215,7 +215,17 @@ def test_a_split_by_group_and_by_time(tmp_path: Path) -> None:
     assert max(times["train"]) <= min(times["dev"])
     assert max(times["dev"]) <= min(times["test"])
     lines[3] = lines[3].rpartition(",")[0] + ",yesterday"
-    with pytest.raises(InputError, match="line 5: the time is 'yesterday'"):
+    lines[9] = lines[9].rpartition(",")[0] + ","
+    with pytest.raises(FindingsError) as refused:
+        made(tmp_path, lines, split={"by": "time day"})
+    assert [finding.partition("split: ")[2][:16] for finding in refused.value.findings] == [
+        "line 5: the time",
+        "line 11: the tim",
+    ]
+    splits = made(tmp_path, lines, split={"by": "time day"}, leave_out=["broken"])
+    assert sum(map(len, splits.values())) == 178
+    lines = [line.rpartition(",")[0] + ",2026/1/1" for line in lines]
+    with pytest.raises(InputError, match="gets none of 180 rows; rows of one time, or with similar texts, stay"):
         made(tmp_path, lines, split={"by": "time day"})
 
 

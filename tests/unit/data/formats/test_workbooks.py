@@ -42,6 +42,14 @@ def test_cells_become_the_texts_that_a_person_sees(file: Path) -> None:
     ]
 
 
+def test_merged_cells_of_a_column_have_one_value_for_their_rows(tmp_path: Path) -> None:
+    rows = [["text", "label"], ["a", "ok"], ["b"], [], ["c"], ["d", "no"], ["e"], ["f"]]
+    merged = ("A1:B1", "B2:B5", "A6:B6", "B7:B9")  # a title, a label of four rows, a row, cells without a value
+    workbook_files.write(tmp_path / "a.xlsx", {"Data": rows}, merged=merged)
+    read = [record["label"] for _, record in workbooks.records(tmp_path / "a.xlsx")]
+    assert read == ["ok", "ok", "ok", "no", "", ""]
+
+
 def test_a_sheet_is_chosen_by_its_name_even_if_it_is_hidden(file: Path) -> None:
     assert workbooks.sheets_with_rows(file) == ["Data", "More"]
     for name, cell in (("More", {"x": "y"}), ("Secret", {"a": "b"})):
