@@ -47,7 +47,10 @@ def new(
     """
     from pipelines.core import params
     from pipelines.data import snapshots
+    from pipelines.graph import checking
 
+    if into == params.FILE:
+        checking.require_root()
     words, name = _named(files)
     params.require_name(name, "bertline new: NAME")
     with snapshots.beside(words, query, into.parent, name) as snapshot:

@@ -64,12 +64,22 @@ def _check_options(entry: Section, where: str, file: Path) -> None:
     params.options(entry, plugins.load(package, plugin).Params, where, **entry.shared())
 
 
+def require_root() -> None:
+    """Raise UsageError in a folder below a project's root: a params.yaml that is written there is of no project."""
+    here = Path.cwd()
+    for folder in here.parents if not Path(code_manifest.FILE).exists() else ():
+        if (folder / code_manifest.FILE).is_file() and (folder / params.FILE).is_file():
+            raise UsageError(f"{here}: a folder of the project {folder}; run the command there")
+
+
 def activate(file: Path, force: bool) -> None:
     """Make `file` the active params.yaml.
 
-    Raises UsageError if the file is invalid. Unless `force`, it is also raised if params.yaml has edits that neither
-    the last commit nor another params file holds, here or in params/, since they would be lost.
+    Raises UsageError if the file is invalid, or below a project's root. Unless `force`, it is also raised if
+    params.yaml has edits that neither the last commit nor another params file holds, here or in params/, since they
+    would be lost.
     """
+    require_root()
     check(file)
     active = params.FILE
     if active.exists() and not force:

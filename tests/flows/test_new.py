@@ -123,6 +123,20 @@ def test_the_examples_of_the_page_are_prepared(place: Path) -> None:
     assert {label for table in rows for label in table.column("label").to_pylist()} == {"good", "bad"}
 
 
+def test_a_folder_below_the_root_gets_no_params(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("params.yaml").write_text("prepare: {}\n")
+    Path("my").mkdir()
+    tickets.write(Path("my/tickets.csv"), "en", "utf-8", ",")
+    monkeypatch.chdir("my")
+    for words in (["new", "tickets.csv", "--yes"], ["use", "../params.yaml"]):
+        refused = commands.bertline(*words).require(2)
+        assert f"{place / 'my'}: a folder of the project {place}; run the command there" in refused.err
+    assert [file.name for file in Path().iterdir()] == ["tickets.csv"]
+    monkeypatch.chdir("..")
+    Path("dvc.yaml").unlink()
+    assert "dvc.yaml: no such file; stages run at the root of a checkout" in commands.bertline("run").require(2).err
+
+
 def test_other_lines_stay_and_a_taken_name_is_refused(place: Path) -> None:
     Path("old.csv").write_text("text,label\n" + "".join(f"good film {i * i},{'ab'[i % 2]}\n" for i in range(40)))
     Path("params.yaml").write_text(OURS)
