@@ -78,9 +78,10 @@ def run_graph(
     as_json: Annotated[bool, json_with("ran, doubts; with --dry stages, would_run")] = False,
 ) -> None:
     """Bring the graph up to date, as `dvc repro` does, with stages side by side."""
-    from pipelines.graph import executor, params_findings, why
+    from pipelines.graph import checking, executor, params_findings, why
 
     params_findings.require_form(targets or [])
+    checking.require_graph()
     if dry:
         stages, would_run = why.affected(targets or [])
         answer: dict[str, Any] = {"stages": stages, "would_run": would_run}

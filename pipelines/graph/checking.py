@@ -64,6 +64,12 @@ def _check_options(entry: Section, where: str, file: Path) -> None:
     params.options(entry, plugins.load(package, plugin).Params, where, **entry.shared())
 
 
+def require_graph() -> None:
+    """Raise UsageError unless the working folder has a graph."""
+    if not Path(code_manifest.FILE).is_file():
+        raise UsageError(f"{code_manifest.FILE}: no such file; {params.PLACE}")
+
+
 def require_root() -> None:
     """Raise UsageError in a folder below a project's root: a params.yaml that is written there is of no project."""
     here = Path.cwd()

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from pipelines.core import params, yaml_file
@@ -47,8 +46,6 @@ def require_form(targets: Iterable[str] = ()) -> None:
         targets: stages; one whose section has no such entry is a finding too.
     """
     sections, wrong = of_form()
-    if not wrong and not Path(code_manifest.FILE).is_file():
-        wrong.append(f"{code_manifest.FILE}: no such file; {params.PLACE}")
     for section, at, name in (target.partition("@") for target in targets):
         if at and section in sections and name not in sections[section]:
             wrong.append(f"{params.FILE}: {section}: {choices('entry', name, sections[section])}")

@@ -297,9 +297,9 @@ def test_an_error_after_appending_names_no_file_that_is_gone() -> None:
     rows = [(*row, f"2026-02-{i % 28 + 1:02}") for i, row in enumerate(tickets.texts("en", 60))]
     table("mine.csv", [("text", "label", "day"), *rows])
     entry("mine.csv", "split: {test: 0.2, by: time day}")
-    table("march.csv", [("text", "label", "day"), ("quite new", "bug", "soon")])
+    table("march.csv", [("text", "label", "day"), ("quite new", "bug", "20260301")])
     error = added("march.csv", 1)
-    assert "mine.csv with the new rows: split: line 62: the time is 'soon'" in error
+    assert "mine.csv with the new rows: split: the time is a date at line 2, and a number at line 62" in error
     assert ".partial" not in error
 
 

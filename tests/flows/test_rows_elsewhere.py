@@ -200,7 +200,7 @@ def test_rows_of_sqlite_are_copied_and_grow() -> None:
     query = "SELECT id, body, kind, price, day\n FROM tickets WHERE id < {} AND body LIKE '%' ORDER BY id"
     out = new(tables_of(), "tickets", "--query", "SELECT id, body, kind, price, day\n FROM tickets ORDER BY id").out
     assert "sqlite:///mine.db: copied to tickets.jsonl\ntickets.jsonl: jsonl in utf-8; 61 rows of kind single" in out
-    assert "columns: text is 'body', label is 'kind'" in out
+    assert "columns: id is 'id', text is 'body', label is 'kind'" in out
     assert "1 rows without a label are left out: line 61" in out
     first = json.loads(Path("tickets.jsonl").read_text().splitlines()[1])
     assert first == {"id": 1, "body": ROWS[1][0], "kind": ROWS[1][1], "price": 0.5, "day": "2026-11-28"}

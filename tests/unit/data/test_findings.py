@@ -14,10 +14,10 @@ WRONG = (1, 3)
 
 
 def write_questions(file: Path) -> dict[str, Any]:
-    asked = [{"text": letter * 9, "answer_start": "0" if n in WRONG else 0} for n, letter in enumerate(LETTERS)]
+    answers = [{"text": letter * 9, "answer_start": "0" if n in WRONG else 0} for n, letter in enumerate(LETTERS)]
     paragraphs = [
         {"context": answer["text"], "qas": [{"id": n, "question": "What?", "answers": [answer]}]}
-        for n, answer in enumerate(asked)
+        for n, answer in enumerate(answers)
     ]
     file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
     return {"format": "squad", "kind": "span"}
