@@ -257,9 +257,11 @@ def test_a_canary_whose_answers_come_after_the_deadline_ends(taggers: tuple[Cata
     models, other = taggers
     causes: list[str] = []
     canary = Canary(other, 1.0, RANDOM, 5.0, lambda canary, cause, lasting: causes.append(cause))
-    for _ in range(side_versions.COMPARED):
-        canary.note(0.001, ours=False)
     other.batcher.queue.put = lambda *arguments: None  # type: ignore[method-assign]
+
+    def note_others(seconds: float) -> None:
+        for _ in range(side_versions.COMPARED):
+            canary.note(seconds, ours=False)
 
     async def ask(seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -271,8 +273,10 @@ def test_a_canary_whose_answers_come_after_the_deadline_ends(taggers: tuple[Cata
             await ask(0.02)
 
     try:
+        note_others(10.0)
         asyncio.run(ask(0.0))
         assert not canary._seconds[True]
+        note_others(0.001)
         asyncio.run(ask_often())
     finally:
         del other.batcher.queue.put
