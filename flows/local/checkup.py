@@ -45,9 +45,9 @@ def findings() -> Iterator[Finding]:
         ("git", "git status", lambda: [diagnosis.git(Path())]),
         ("params.yaml", "bertline check", lambda: [diagnosis.entries(params_findings.require_form)]),
     ]
-    for check, mend, found in checks:
+    for check, mend, findings in checks:
         try:
-            yield from found()
+            yield from findings()
         except Exception as error:  # a broken machine fails in ways of its own
             yield Finding(check, "problem", one_line(error), mend)
 

@@ -163,6 +163,7 @@ def shortened(text: str, most: int) -> str:
     """`text`, cut with an ellipsis if it takes more than `most` columns."""
     if width(text) <= most:
         return text
+    text = text[:most]
     while width(text) >= most:
         text = text[:-1]
     return f"{text}…"
