@@ -39,7 +39,7 @@ def new(
 ) -> None:
     """Look at FILES, say what is in them, and write the entries that make a model of them.
 
-    CSV, TSV, JSONL, Parquet, xlsx, SQuAD's JSON, CoNLL's columns, or a folder with one folder for each label.
+    CSV, TSV, JSONL, JSON, Parquet, xlsx, SQuAD's form, CoNLL's columns, or a folder with one folder for each label.
     `bertline new tickets.csv` writes entries named tickets; `bertline new mails/train.csv mails/test.csv` names them
     after their folder, and a last word gives another name.
     Rows in S3 (s3://BUCKET/KEY) or a database (postgresql://USER@HOST/DATABASE, sqlite:///FILE, with --query) are
@@ -142,7 +142,7 @@ def add(
     file: Annotated[
         str,
         typer.Argument(
-            help="a CSV, TSV, JSONL, Parquet or xlsx file with the columns of the corpus, also in S3, or a database"
+            help="a CSV, TSV, JSONL, JSON, Parquet or xlsx file with the corpus's columns, also in S3, or a database"
         ),
     ],
     to: Annotated[str, typer.Option("--to", help="an entry of prepare whose corpus is custom", autocompletion=CORPORA)],

@@ -1,4 +1,4 @@
-"""The texts of a command: its arguments, a file (lines, CSV, TSV, JSONL, Parquet), or standard input."""
+"""The texts of a command: its arguments, a file (lines, CSV, TSV, JSONL, JSON, Parquet), or standard input."""
 
 import sys
 from pathlib import Path

@@ -14,8 +14,13 @@ def read(path: Path, encoding: str = "utf-8-sig") -> Any:
     """The content of a JSON file, of any type. Raises InputError, which names the file and the line."""
     if not path.is_file():
         raise NoFileError(f"{path}: no such file")
+    return decoded(path, path.read_bytes(), encoding)
+
+
+def decoded(path: Path, content: bytes, encoding: str = "utf-8-sig") -> Any:
+    """The value of the bytes of a JSON file. Raises InputError, which names the file and the line."""
     try:
-        return parsed(path.read_bytes().decode(encoding))
+        return parsed(content.decode(encoding))
     except UnicodeDecodeError as error:
         name = "UTF-8" if encoding == "utf-8-sig" else encoding
         raise UnreadableError(path, f"{path}: byte {error.start}", name) from None

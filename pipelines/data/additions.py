@@ -150,7 +150,7 @@ def _choose(addition: Addition, there: _There, task: Any, options: Params, findi
     """Take the rows that are new. `findings` takes those that the entry cannot have."""
     file, form = addition.file, file_form.form(addition.file)
     if form["format"] not in file_form.TABLES:
-        raise InputError(f"{file}: no table; CSV, TSV, JSONL, Parquet or xlsx is expected")
+        raise InputError(f"{file}: no table; CSV, TSV, JSONL, a JSON list, Parquet or xlsx is expected")
     if addition.form == "tsv" and file.suffix.lower() == ".tsv":  # quotes are characters, as in the corpus
         form = {key: value for key, value in form.items() if key != "delimiter"} | {"format": "tsv"}
     update = {"encoding": "utf-8", "delimiter": ",", "files": {"train": ""}, "labels": _labels(addition, task, options)}

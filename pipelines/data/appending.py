@@ -46,6 +46,9 @@ def append(
     if form == "parquet":
         _parquet(target, aside, rows, file)
         return
+    if form == "json":
+        _json_list(target, aside, options.encoding, rows)
+        return
     encoding = _encoding(target, options.encoding)
     with target.open("rb") as head:
         line_end = "\r\n" if "\r\n".encode(encoding) in head.read(HEAD_BYTES) else "\n"
@@ -127,6 +130,17 @@ def _cell(value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
     return value.isoformat() if isinstance(value, datetime) else str(value)  # as cells of a workbook are read
+
+
+def _json_list(target: Path, aside: Path, encoding: str, rows: Mapping[str, Record]) -> None:
+    """Write the list of objects with more objects at its end."""
+    with target.open(encoding=encoding, newline="") as file:
+        before = file.read().rstrip().removesuffix("]").rstrip()
+    with aside.open("w", encoding=encoding, newline="") as out:
+        out.write(before)
+        for record in rows.values():
+            out.write(",\n" + json.dumps(record, ensure_ascii=True, default=str))
+        out.write("\n]\n")
 
 
 def _parquet(target: Path, aside: Path, rows: Mapping[str, Record], file: Path) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pipelines.data.formats.records import FORMATS, Opener, lines, plain
 
 TABLES = FORMATS  # of records
 CSV_WITH_TABS = {"format": "csv", "delimiter": "\t"}
+BEGINNING_BYTES = 1 << 20  # at most of a line by which the form of JSON is told
 BINARY = ("parquet", "xlsx")  # formats without an encoding
 SPLITS = {  # what names of files say, as words: "latest" is no test
     "train": r"(?<![a-z])train(ing)?(set|data)?(?![a-z])|学習|訓練",
@@ -87,11 +89,9 @@ def form(file: Path) -> dict[str, Any]:
     if suffix in BINARY:
         return {"format": suffix}
     encoding = _encoding(file)
-    if suffix == "json":
-        return {"format": "squad", "kind": "span", **encoding}
-    if suffix == "jsonl":
-        return {"format": suffix, **encoding}
     opener = _opener(encoding)
+    if suffix in ("json", "jsonl"):
+        return {**_json_form(file, opener, suffix), **encoding}
     head = [line for _, line in zip(range(200), lines(file, opener), strict=False)]
     tagged = [line.rstrip(" \t") for _, line in head if line.strip() and not line.startswith("-DOCSTART-")]
     if tagged and (suffix in CONLL or all(TAGS.match(line) for line in tagged)):
@@ -103,12 +103,25 @@ def form(file: Path) -> dict[str, Any]:
         return {**(CSV_WITH_TABS if is_csv else {"format": suffix}), **encoding}
     if suffix not in ("csv", "txt"):
         raise InputError(
-            f"{file}: not CSV, TSV, JSONL, Parquet, xlsx, SQuAD's JSON, CoNLL's columns or a folder per label"
+            f"{file}: not CSV, TSV, JSONL, JSON, Parquet, xlsx, CoNLL's columns or a folder per label"
         )
     if head and EXCEL.match(head[0][1]):
         raise InputError(f"{file}: its first line, {head[0][1]!r}, is read by Excel alone; remove this line")
     delimiter = delimiters.likeliest(file, opener)
     return {"format": "csv", **encoding, **({"delimiter": delimiter} if delimiter != "," else {})}
+
+
+def _json_form(file: Path, opener: Opener, suffix: str) -> dict[str, Any]:
+    """Whether JSON is a list of objects, an object on each line, or SQuAD's articles; suffixes are often others."""
+    with opener(file) as source:
+        beginning = iter(lambda: source.readline(BEGINNING_BYTES), b"")
+        texts = (line.decode("utf-8-sig", errors="replace").strip() for line in beginning)
+        first, second = (*islice(filter(None, texts), 2), "", "")[:2]
+    if first.startswith("["):
+        return {"format": "json"}
+    if suffix == "jsonl" or (first.endswith("}") and second.startswith("{")):
+        return {"format": "jsonl"}
+    return {"format": "squad", "kind": "span"}
 
 
 def _opener(keys: Mapping[str, str]) -> Opener:

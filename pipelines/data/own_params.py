@@ -84,7 +84,7 @@ class Params(Section):
     kind: Literal["single", "pair", "regression", "span", "tagging", "choice", "text", "positive_pair"] = "single"
     # split -> file below `source`; "" if `source` is the file
     files: Annotated[dict[Name, str], Field(min_length=1)] = {"train": ""}
-    format: Literal["", "csv", "tsv", "jsonl", "parquet", "xlsx", "squad", "conll", "folder"] = (
+    format: Literal["", "csv", "tsv", "jsonl", "json", "parquet", "xlsx", "squad", "conll", "folder"] = (
         ""  # "": from the file's suffix
     )
     encoding: Annotated[str, AfterValidator(_encoding)] = "utf-8"
@@ -141,7 +141,7 @@ class Params(Section):
             raise ValueError("labels: one of them is empty or occurs twice")
         if isinstance(self.labels, Labels) and self.labels.rename and self.label_names:
             raise ValueError("label_names: labels.rename does the same; leave one of them out")
-        if self.format in ("tsv", "jsonl", "parquet", "xlsx") and "delimiter" in self.model_fields_set:
+        if self.format in ("tsv", "jsonl", "json", "parquet", "xlsx") and "delimiter" in self.model_fields_set:
             raise ValueError(f"delimiter: has no effect on {self.format}; the format csv has one")
         if self.format in ("parquet", "xlsx") and "encoding" in self.model_fields_set:
             raise ValueError(f"encoding: has no effect on {self.format}; remove it")

@@ -1,4 +1,4 @@
-"""Rows of a corpus of your own from the records of a table: CSV, TSV, JSONL, Parquet or xlsx."""
+"""Rows of a corpus of your own from the records of a table: CSV, TSV, JSONL, JSON, Parquet or xlsx."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,7 +32,7 @@ def rows(path: Path, split: str, params: Params, findings: Findings) -> Iterator
     columns += [*filter(None, [params.columns.get("id"), by]), *params.choice_columns, *conditions]
     others: set[str] = set()
     any_taken = False
-    keys = _Keys(findings, params, split == params.first, _form(path, params) == "jsonl")
+    keys = _Keys(findings, params, split == params.first, _form(path, params) in ("jsonl", "json"))
     for number, (at, record) in enumerate(_records(path, params, columns, findings)):
         cells = {name: str(declared.column(path, at, record, name)) for name in conditions}
         if is_selected(cells, conditions):
@@ -67,7 +67,7 @@ class CellError(InputError):
 
 
 class _Keys:
-    """The columns that records have. A column that one record of a table lacks, the whole file lacks, but for JSONL.
+    """The columns that records have. A column that one record of a table lacks, the whole file lacks, but for JSON.
 
     There each record has keys of its own. One without the target has no label; one without another column is wrong.
     """

@@ -132,7 +132,7 @@ def test_a_row_that_the_entry_cannot_have_stops_all() -> None:
 
 
 @pytest.mark.usefixtures("checkout")
-@pytest.mark.parametrize("form", ["tsv", "jsonl", "parquet"])
+@pytest.mark.parametrize("form", ["tsv", "jsonl", "json", "parquet"])
 def test_other_tables_take_rows_of_a_csv(form: str) -> None:
     rows = [{"text": text, "label": label, "more": i} for i, (text, label) in enumerate(tickets.texts("en", 60))]
     mine = Path(f"mine.{form}")
@@ -140,6 +140,8 @@ def test_other_tables_take_rows_of_a_csv(form: str) -> None:
         pq.write_table(pa.Table.from_pylist(rows), mine)
     elif form == "jsonl":
         mine.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    elif form == "json":
+        mine.write_text(json.dumps(rows, indent=2))
     else:
         table(
             mine.name,
@@ -174,7 +176,7 @@ def test_what_takes_no_rows_says_so() -> None:
     Path("faq.json").write_text('{"data": []}')
     entry("mine.csv")
     assert "not a readable workbook" in added("march.xlsx", status=1)
-    assert "no table; CSV, TSV, JSONL, Parquet or xlsx is expected" in added("faq.json", status=1)
+    assert "no table; CSV, TSV, JSONL, a JSON list, Parquet or xlsx is expected" in added("faq.json", status=1)
     assert "it is the corpus's own file" in added("mine.csv", status=2)
     assert "missing.csv: no such file" in added("missing.csv", status=1)
     entry("faq.json", "kind: span, format: squad")

@@ -1,4 +1,4 @@
-"""Read records of CSV, TSV, JSONL, Parquet and xlsx files one at a time; errors name the file and the line."""
+"""Read records of CSV, TSV, JSONL, JSON, Parquet and xlsx files one at a time; errors name the file and the line."""
 
 import csv
 import lzma
@@ -56,6 +56,8 @@ def records(
         yield from csv_(path, opener, delimiter, note)
     elif form == "tsv":
         yield from tsv(path, opener, note=note)
+    elif form == "json":
+        yield from json_list(path, opener, note)
     else:
         yield from jsonl(path, opener, note)
 
@@ -175,6 +177,19 @@ def jsonl(path: Path, opener: Opener = plain, note: Note = raise_it) -> Iterator
         yield f"line {number}", record
 
 
+def json_list(path: Path, opener: Opener = plain, note: Note = raise_it) -> Iterator[tuple[Place, Record]]:
+    """Records of one JSON list of objects, as many programs export them; the whole file is in memory."""
+    with opener(path) as file:
+        content = json_file.decoded(path, b"".join(iter(lambda: file.readline(MAX_LINE_BYTES), b"")))
+    if not isinstance(content, list):
+        raise InputError(f"{path}: a list of objects is expected, this is {type(content).__name__}")
+    for number, record in enumerate(content, start=1):
+        if isinstance(record, dict):
+            yield f"item {number}", record
+        else:
+            note(InputError(f"{path}: item {number}: a JSON object is expected, this is {type(record).__name__}"))
+
+
 def parquet(path: Path, columns: Collection[str] = ()) -> Iterator[tuple[Place, Record]]:
     names = tables.open_parquet(path).schema_arrow.names
     chosen = [name for name in names if name in columns] if columns and {*columns} <= {*names} else names
@@ -185,4 +200,4 @@ def parquet(path: Path, columns: Collection[str] = ()) -> Iterator[tuple[Place, 
             yield f"row {number}", record
 
 
-FORMATS = ("csv", "tsv", "jsonl", "parquet", "xlsx")
+FORMATS = ("csv", "tsv", "jsonl", "json", "parquet", "xlsx")

@@ -1,5 +1,6 @@
 """Corpora of one's own in any encoding, with any delimiter, in one file; all findings at once."""
 
+import json
 import random
 from datetime import date
 from pathlib import Path
@@ -27,12 +28,13 @@ def rows_of(path: Path, side: str = "train", /, **options: object) -> list[dict]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "json"])
 def test_rows_are_the_same_in_every_encoding(encoding: str, form: str, tmp_path: Path) -> None:
     content = {
         "csv": "text,label\r\n" + "".join(f'"{text}\n二行目",x{i % 2}\r\n' for i, text in enumerate(TEXTS)),
         "tsv": "text\tlabel\n" + "".join(f"{text}\tx{i % 2}\n" for i, text in enumerate(TEXTS)),
         "jsonl": "".join(f'{{"text": "{text}", "label": "x{i % 2}"}}\n' for i, text in enumerate(TEXTS)),
+        "json": json.dumps([{"text": text, "label": f"x{i % 2}"} for i, text in enumerate(TEXTS)], ensure_ascii=False),
     }[form]
     path = tmp_path / f"rows.{form}"
     path.write_bytes(content.encode(encoding))
