@@ -9,7 +9,7 @@ from prefect.client.orchestration import get_client
 from prefect.events import Event, Resource
 from prefect.settings import get_current_settings
 
-from pipelines.core import json_file, paths
+from pipelines.core import json_file, locks
 from pipelines.core.errors import InputError, one_line
 from pipelines.core.progress import say
 
@@ -48,7 +48,7 @@ def forget(subject: str) -> None:
 def _told() -> Iterator[dict[str, str]]:
     """Yield what was told before. Several flows tell, each in a process of its own: one at a time looks and writes."""
     TOLD.parent.mkdir(parents=True, exist_ok=True)
-    with paths.turn(TOLD.parent):
+    with locks.wait_for_folder(TOLD.parent):
         yield json_file.cached(TOLD)  # of a damaged file all is told again
 
 

@@ -9,7 +9,7 @@ from prefect.cache_policies import NO_CACHE
 from flows import prefect_events
 from flows.failure_hook import HOOKS
 from flows.stage_task_runs import TaskRuns
-from pipelines.core import params, stage
+from pipelines.core import locks, params
 from pipelines.entries.promote import Promote
 from pipelines.graph import checking, dvc_steps, executor
 from pipelines.lifecycle import registration
@@ -34,7 +34,7 @@ def retrain(names: list[str] | None = None, ran: list[str] | None = None) -> lis
     with suppress(store.StoreError):  # one that does not answer may do so when all is trained
         store.connect()
     # whoever changed an artefact now would have it registered with the md5 of another
-    with stage.alone(*dvc_steps.WORKSPACE):
+    with locks.claim_entry(*dvc_steps.WORKSPACE):
         stages_run = executor.run(registration.needed(chosen), board=TaskRuns(), held=True)
         log_runs([*(ran or []), *stages_run], commit)
         if not chosen:

@@ -14,7 +14,7 @@ import psutil
 from flows.local import deployments, prefect_key, prefect_registration, service_ports, work_queues
 from flows.local.http_service import require_free, wait_for
 from flows.local.prefect_settings import PIDS, began, running
-from pipelines.core import stage
+from pipelines.core import locks
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
 from pipelines.tracking import store
@@ -130,7 +130,7 @@ def _alone() -> Iterator[None]:
     """Hold the lock of the services: each of two `up` would start its own, and `down` would know one of them."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(stage.alone("services", "up"))
+            stack.enter_context(locks.claim_entry("services", "up"))
         except InputError as error:
             raise InputError(f"bertline up or down: {error}") from None
         yield

@@ -28,6 +28,13 @@ class NoFileError(InputError):
     """A file that the program must read does not exist."""
 
 
+class BeingWrittenError(InputError):
+    """Another process writes the same file or folder."""
+
+    def __init__(self, target: object) -> None:
+        super().__init__(f"{target}: another process is writing it; wait until it ends, or stop it")
+
+
 class UnreadableError(InputError):
     """A text file is not in the encoding that it is read in."""
 

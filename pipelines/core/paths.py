@@ -1,20 +1,18 @@
-"""The path of every artefact. Artefacts are written to a temporary path and renamed, so none is ever incomplete."""
+"""The path of every artefact, and its writing: aside under a lock, then renamed, so that none is ever incomplete."""
 
 import fcntl
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipelines.core.errors import InputError, shown
+from pipelines.core.errors import BeingWrittenError, InputError, shown
 
 ARTIFACTS = Path("artifacts")  # relative: a stage runs at the root of its checkout, as DVC does
 CODE = ARTIFACTS / "code"
 NAMED_BY_DIGEST = re.compile("[0-9a-f]{30,64}")  # DVC names a file by the last 30 digits, below a folder of the first 2
-LOCK_TRIES, LOCK_SECONDS = 10, 0.05  # whoever looks for a writer holds its lock for a moment
 
 
 def below(folder: Path, name: str) -> Path:
@@ -148,7 +146,7 @@ def fresh_folder(target: Path) -> Iterator[Path]:
     """
     partial, old = _beside(target, "partial"), _beside(target, "old")
     partial.parent.mkdir(parents=True, exist_ok=True)
-    with _own(target, partial, partial.mkdir, os.O_RDONLY):
+    with _locked(target, partial, partial.mkdir, os.O_RDONLY):
         if old.exists() and not target.exists():  # a process was killed between the two renames below
             old.rename(target)
         _empty(partial)
@@ -180,7 +178,7 @@ def fresh_file(target: Path) -> Iterator[Path]:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = _beside(target, "partial")
-    with _own(target, partial, partial.touch, os.O_RDWR):
+    with _locked(target, partial, partial.touch, os.O_RDWR):
         os.truncate(partial, 0)
         try:
             yield partial
@@ -190,89 +188,37 @@ def fresh_file(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _own(target: Path, partial: Path, create: Callable[[], None], access: int) -> Iterator[None]:
-    """Hold the kernel's lock on `partial`, which `create` creates. The lock ends with the process that holds it.
+def _locked(target: Path, partial: Path, create: Callable[[], None], access: int) -> Iterator[None]:
+    """Keep the kernel's lock on `partial`, which `create` creates. The lock ends with its process.
 
     NFS locks a file only for a process that may write it (flock(2)); a folder cannot be opened to write.
     """
-    while (held := _locked(target, partial, create, access)) is None:
+    while (descriptor := _try_lock(target, partial, create, access)) is None:
         pass
     try:
         yield
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
-@contextmanager
-def turn(folder: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock on `folder`, and hold it during the block."""
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(held)
-
-
-@contextmanager
-def sole_writer(folder: Path, name: str) -> Iterator[None]:
-    """Hold the lock in `folder / name` during the block. The kernel frees it when its process ends.
-
-    Raises InputError while another process holds it.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    held = os.open(below(folder, name), os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        if not _taken(held):
-            raise InputError(f"{folder}: another process is writing it; wait until it ends, or stop it")
-        yield
-    finally:
-        os.close(held)
-
-
-def _taken(held: int) -> bool:
-    """Take the lock of a descriptor; False if another process keeps it for longer than `has_writer` does."""
-    for _ in range(LOCK_TRIES):
-        with suppress(BlockingIOError):
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        time.sleep(LOCK_SECONDS)
-    return False
-
-
-def has_writer(folder: Path, name: str) -> bool:
-    """Return whether a process holds the lock in `folder / name` (see `sole_writer`)."""
-    try:
-        held = os.open(below(folder, name), os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(held)
-    return False
-
-
-def _locked(target: Path, partial: Path, create: Callable[[], None], access: int) -> int | None:
-    """A descriptor that holds the lock; None if `partial` was removed or replaced meanwhile: its writer has ended."""
+def _try_lock(target: Path, partial: Path, create: Callable[[], None], access: int) -> int | None:
+    """A descriptor with the lock; None if `partial` was removed or replaced meanwhile: its writer has ended."""
     with suppress(FileExistsError):
         create()
     try:
-        held = os.open(partial, access)
+        descriptor = os.open(partial, access)
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(held), os.stat(partial)):
-            return held
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), os.stat(partial)):
+            return descriptor
     except BlockingIOError:
-        os.close(held)
-        raise InputError(f"{target}: another process is writing it; wait until it ends, or stop it") from None
+        os.close(descriptor)
+        raise BeingWrittenError(target) from None
     except FileNotFoundError:
         pass
-    os.close(held)
+    os.close(descriptor)
     return None
 
 

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
 
-from pipelines.core import paths, provenance
+from pipelines.core import locks, provenance
 from pipelines.core.errors import InputError
 from pipelines.core.progress import progress, say
 from pipelines.data.sources import Source
@@ -29,7 +29,10 @@ MANIFEST = "MANIFEST.sha256"  # a mirror's own digests, in the form of sha256sum
 def fetch_all(sources: Iterable[Source], folder: Path) -> list[Path]:
     """Fetch and check `sources` into `folder`, several at a time; valid files that exist already are kept."""
     folder.mkdir(parents=True, exist_ok=True)
-    with paths.turn(folder), ThreadPoolExecutor(PARALLEL) as pool:  # two entries may take files of one corpus
+    with (
+        locks.wait_for_folder(folder),
+        ThreadPoolExecutor(PARALLEL) as pool,
+    ):  # two entries may take files of one corpus
         sources = list(sources)
         fetched = list(pool.map(lambda source: fetch(source, folder), sources))
     for sentence in filter(None, (source.unchecked() for source in sources)):

@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import paths
+from pipelines.core import locks, paths
 from pipelines.core.errors import InputError
-from pipelines.core.stage import runs_elsewhere
 
 LOCK = Path("dvc.lock")
 WORKSPACE = ("run", "all")  # the name of the lock that a run of the graph holds
@@ -114,7 +113,7 @@ def _remove_stale_locks(file: Path) -> None:
     DVC itself looks only at the process id, which may belong to an unrelated process by now, or to one of another
     container or machine: while a run of the graph goes on there, its list stays.
     """
-    if runs_elsewhere(*WORKSPACE):
+    if locks.runs_elsewhere(*WORKSPACE):
         return
     try:
         lists = json.loads(file.read_text(encoding="utf-8"))

@@ -14,10 +14,10 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import json_file, paths
+from pipelines.core import json_file, locks, paths
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
-from pipelines.core.stage import alone, unmarked
+from pipelines.core.stage import unmarked
 from pipelines.graph import dvc_steps
 from pipelines.graph.code_snapshot import CodeSnapshot
 from pipelines.graph.forkserver import Command, Ended, Started, Warm
@@ -54,7 +54,7 @@ def run(
     Raises:
         InputError: a stage failed (StageError). Stages that run at that time finish, and their results are kept.
     """
-    with nullcontext() if held else alone(*dvc_steps.WORKSPACE), dvc_steps.opened() as repo:
+    with nullcontext() if held else locks.claim_entry(*dvc_steps.WORKSPACE), dvc_steps.opened() as repo:
         with dvc_steps.held(repo):
             plan = Plan.of(repo, targets)
             plan.code.write(repo)

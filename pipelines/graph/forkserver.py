@@ -6,7 +6,6 @@ output in a log file. When the executor ends, even by a kill, the warm process k
 
 import atexit
 import ctypes
-import fcntl
 import importlib
 import os
 import runpy
@@ -24,7 +23,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines.core import paths
+from pipelines.core import locks
 
 IMPORT_SECONDS = 3  # how long an executor that ends waits for the warm process, which may be in the middle of an import
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
@@ -253,15 +252,6 @@ def run(command: Command, parent: int) -> None:
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def _alone() -> Any:
-    """Take the lock of warm processes; waits until an earlier executor's warm process and its children have ended."""
-    place = paths.lock("warm", "all")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    file = place.open("a", encoding="utf-8")
-    fcntl.lockf(file, fcntl.LOCK_EX)
-    return file
-
-
 def main(pipe: int) -> None:
     """The main function of the warm process and of each child that it forks."""
     status = 0
@@ -274,11 +264,12 @@ def main(pipe: int) -> None:
         os._exit(status)
 
     atexit.register(leave)  # registered first, so it is called last, after the handlers of libraries
-    held, parent = _alone(), os.getpid()
+    parent = os.getpid()
+    lock = locks.wait_for_entry("warm", "all")  # until an earlier executor's warm process and its children have ended
     command = Server(Connection(pipe)).serve()
     if command is None:
         return
-    held.close()
+    lock.close()
     try:
         run(command, parent)
     except SystemExit as end:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.core import params, paths, provenance, resources, stage, tables
+from pipelines.core import locks, params, paths, provenance, resources, tables
 from pipelines.core.errors import InputError
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
@@ -60,7 +60,7 @@ def register(
     params.entry("export", student, Export)
     entry = params.entry("evaluate", rules.run, Evaluate)
     champion_version = registry.version(name, champion) if champion is not None else registry.get(name, CHAMPION)
-    with stage.alone(*dvc_steps.WORKSPACE), tempfile.TemporaryDirectory() as place:
+    with locks.claim_entry(*dvc_steps.WORKSPACE), tempfile.TemporaryDirectory() as place:
         exported, out = paths.onnx(student), Path(place) / "onnx"
         if not exported.is_dir():
             raise InputError(f"{exported}: no such folder; `bertline run export@{student}` makes it")

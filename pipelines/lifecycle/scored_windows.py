@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, time
 from pathlib import Path
 
-from pipelines.core import stage
+from pipelines.core import locks
 from pipelines.core.errors import InputError, NoFileError, listed
 from pipelines.core.windows import Window
 from pipelines.entries.score import Score
@@ -27,7 +27,7 @@ def score(job: str, entry: Score, windows: Sequence[Window], must: int, score_wi
     it is raised at the end, as is a missing file of the last `must` windows.
     """
     lines, missing, failed, before = list[str](), list[str](), list[str](), 0
-    with stage.alone("score", job):
+    with locks.claim_entry("score", job):
         for number, window in reversed(list(enumerate(windows))):
             source, target = Path(window.path(entry.source)), Path(window.path(entry.target))
             try:

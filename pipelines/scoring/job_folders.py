@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pipelines.core import paths
+from pipelines.core import locks, paths
 from pipelines.core.errors import InputError, NoFileError
 from pipelines.core.paths import is_hidden
 from pipelines.core.s3_objects import S3
@@ -104,11 +104,11 @@ class Folder:
 
     def sole_writer(self) -> AbstractContextManager[None]:
         """Hold the lock during the block. Raises InputError while another process holds it."""
-        return paths.sole_writer(self.path, LOCK)
+        return locks.claim_file(self.path, LOCK)
 
     def has_writer(self) -> bool:
         """Return whether a process holds the lock."""
-        return paths.has_writer(self.path, LOCK)
+        return locks.is_claimed(self.path, LOCK)
 
     def cancel(self) -> None:
         """Ask the process that holds the lock to end."""

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from pipelines.core.errors import InputError
+from pipelines.core.errors import BeingWrittenError, InputError
 from pipelines.core.progress import say
 from pipelines.core.s3_objects import Objects, ObjectState
 
@@ -64,7 +64,7 @@ class Lock:
                     return
                 continue
             if first and content[1].etag != first:
-                raise InputError(f"{self.folder}: another process is writing it; wait until it ends, or stop it")
+                raise BeingWrittenError(self.folder)
             if not first:
                 first = content[1].etag
                 say(f"{self.folder}: another process had its lock; it is taken if {LEASE_SECONDS} s pass without it")

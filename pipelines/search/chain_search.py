@@ -9,7 +9,7 @@ from typing import Any
 
 from pipelines.compression import chains, ranking, searched
 from pipelines.compression.chains import Budget, Chain, Tried
-from pipelines.core import params, paths, resources, stage
+from pipelines.core import locks, params, paths, resources
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
 from pipelines.entries.evaluate import Evaluate
@@ -35,7 +35,7 @@ def search(run: str, budget: Budget, run_stage: RunStage | None = None) -> searc
     entries = chain_entries.of_teacher(run)
     chain_entries.say_of_stricter_gates(run, budget)
     scored = params.entry("evaluate", run, Evaluate)
-    with stage.alone("compress-search", run), ExitStack() as until_end:
+    with locks.claim_entry("compress-search", run), ExitStack() as until_end:
         chain_entries.say_power(run, scored, budget)
         further = chain_entries.made_from(entries)
         refused = chain_entries.reproduce(run, [*entries, *further], scored)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import params, paths, provenance, resources, stage
+from pipelines.core import locks, params, paths, provenance, resources
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.core.progress import say
 from pipelines.core.task import Task
@@ -32,7 +32,7 @@ def search(run: str, run_trial: RunTrial) -> tuning_page.Trials:
     tuned = params.entry("tune", run, Tune)
     base = params.entry("finetune", run, Finetune)
     metric = _check(run, tuned, base)
-    with stage.alone("tune", run):
+    with locks.claim_entry("tune", run):
         trials = study(run, tuned, base)
         while _ended(trials) < _count(tuned):
             _try(run, trials, tuned, base, metric, run_trial)

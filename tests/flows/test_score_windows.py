@@ -192,8 +192,8 @@ def test_a_job_runs_once_at_a_time() -> None:
 def another_process_has(job: str) -> Iterator[None]:
     """The kernel's locks are of processes."""
     code = (
-        "import sys; from pipelines.core import stage\n"
-        f"with stage.alone('score', {job!r}): print('held', flush=True); sys.stdin.read()"
+        "import sys; from pipelines.core import locks\n"
+        f"with locks.claim_entry('score', {job!r}): print('held', flush=True); sys.stdin.read()"
     )
     path = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE, env=path) as other:

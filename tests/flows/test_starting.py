@@ -14,7 +14,9 @@ from pipelines.core.errors import InputError
 from tests.support import commands
 
 REST = [sys.executable, "-c", "import time; time.sleep(600)"]
-HOLD = "import sys; from pipelines.core import stage\nwith stage.alone('services', 'up'): print(flush=True), input()"
+HOLD = (
+    "import sys; from pipelines.core import locks\nwith locks.claim_entry('services', 'up'): print(flush=True), input()"
+)
 
 
 def test_a_server_that_cannot_be_recorded_is_ended(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

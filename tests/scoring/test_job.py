@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.core import json_file, paths
+from pipelines.core import json_file, locks, paths
 from pipelines.core.errors import InputError, UsageError
 from pipelines.inference.predictor import Predictor
 from pipelines.scoring import job, job_folders, job_record, manifest
@@ -271,7 +271,7 @@ def test_input_that_changed_is_named_and_nothing_of_it_is_published(source: Path
 def test_the_second_of_two_jobs_is_refused(source: Path, target: Path) -> None:
     write(source / "a.parquet", text=tiny.TEXTS)
     with (
-        paths.sole_writer(target, job_folders.LOCK),
+        locks.claim_file(target, job_folders.LOCK),
         pytest.raises(InputError, match="out: another process is writing it; wait until it ends, or stop it"),
     ):
         run(source, target)

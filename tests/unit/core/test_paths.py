@@ -107,50 +107,6 @@ def test_writers_that_race_leave_one_whole_folder(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["folder"]
 
 
-def test_looking_for_a_writer_stops_none(tmp_path: Path) -> None:
-    ended, looks = threading.Event(), list[bool]()
-
-    def look() -> None:
-        while not ended.is_set():
-            looks.append(paths.has_writer(tmp_path, "lock"))
-
-    assert not paths.has_writer(tmp_path, "lock"), "there is no such file yet"
-    with paths.sole_writer(tmp_path, "lock"):
-        assert paths.has_writer(tmp_path, "lock")
-        with pytest.raises(InputError, match="another process"), paths.sole_writer(tmp_path, "lock"):
-            pass
-    watchers = [threading.Thread(target=look) for _ in range(3)]
-    for watcher in watchers:
-        watcher.start()
-    try:
-        for _ in range(100):
-            with paths.sole_writer(tmp_path, "lock"):
-                pass
-    finally:
-        ended.set()
-        for watcher in watchers:
-            watcher.join()
-    assert len(looks) > 10
-    with pytest.raises(BlockingIOError, match="of the block"), paths.sole_writer(tmp_path, "lock"):
-        raise BlockingIOError("of the block")
-
-
-def test_a_turn_is_waited_for(tmp_path: Path) -> None:
-    order = []
-
-    def second() -> None:
-        with paths.turn(tmp_path):
-            order.append("second")
-
-    with paths.turn(tmp_path):
-        thread = threading.Thread(target=second)
-        thread.start()
-        thread.join(0.2)
-        order.append("first")
-    thread.join()
-    assert order == ["first", "second"]
-
-
 @pytest.mark.parametrize("name", ["/etc/passwd", "../out", "a/../../out", "link/out", "circle/a", "a\0b", "a" * 300])
 def test_a_name_that_others_wrote_stays_below_its_folder(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "folder"

@@ -1,8 +1,6 @@
 """The doorway of a stage: its entry, its own flags, and those of every stage."""
 
-import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,9 +8,7 @@ from typing import Any
 import pytest
 
 from pipelines.core import stage
-from pipelines.core.errors import InputError, UsageError
-from pipelines.graph import dvc_steps
-from tests.support.places import ROOT
+from pipelines.core.errors import UsageError
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, **options: Any) -> list[tuple[tuple, dict]]:
@@ -75,41 +71,3 @@ def test_a_mistake_prints_one_sentence_or_with_debug_a_traceback(
     printed = capsys.readouterr().err
     assert printed.endswith("stage mine: error: params.yaml: wrong\n")
     assert ("Traceback" in printed) == debug
-
-
-def test_a_lock_of_another_process_is_seen_and_an_own_one_kept(checkout: Path) -> None:
-    assert not stage.runs_elsewhere("run", "all")
-    code = "from pipelines.core import stage; import sys\n"
-    code += "with stage.alone('run', 'all'): print('held', flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    ) as other:
-        assert other.stdout
-        assert other.stdout.readline() == b"held\n"
-        for _ in range(2):
-            assert stage.runs_elsewhere("run", "all")
-            with pytest.raises(InputError, match="it is already running"), stage.alone("run", "all"):
-                pass
-        other.communicate(b"")
-    assert not stage.runs_elsewhere("run", "all")
-    with stage.alone("run", "all"):
-        assert not stage.runs_elsewhere("run", "all")
-        look = "from pipelines.core import stage; print(stage.runs_elsewhere('run', 'all'))"
-        seen = subprocess.run(
-            [sys.executable, "-c", look], capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True
-        )
-        assert seen.stdout == b"True\n", "the look did not free this process's lock"
-
-
-def test_a_run_that_cannot_be_seen_keeps_dvcs_list(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = Path("rwlock")
-    file.write_text(json.dumps({"write": {"/a": {"pid": 2**22 - 1, "cmd": "dvc repro"}}}))
-    monkeypatch.setattr(dvc_steps, "runs_elsewhere", lambda name, key: True)
-    dvc_steps._remove_stale_locks(file)
-    assert file.is_file()
-    monkeypatch.setattr(dvc_steps, "runs_elsewhere", lambda name, key: False)
-    dvc_steps._remove_stale_locks(file)
-    assert not file.exists()

@@ -1,5 +1,6 @@
 """DVC's lock and dvc.lock around a run: how long a run waits, and that dvc.lock stays whole."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import yaml
 from dvc.repo import Repo
 from dvc.utils.serialize import _yaml as dvc_yaml
 
+from pipelines.core import locks
 from pipelines.core.errors import InputError
 from pipelines.graph import dvc_steps, executor
 from pipelines.graph.run_display import Board
@@ -63,3 +65,14 @@ def test_dvc_lock_stays_whole_while_the_next_one_is_written(monkeypatch: pytest.
     with Repo(".") as repo:
         repo.reproduce()
     assert dvc_steps.LOCK.read_bytes() == after
+
+
+def test_a_run_that_cannot_be_seen_keeps_dvcs_list(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Path("rwlock")
+    file.write_text(json.dumps({"write": {"/a": {"pid": 2**22 - 1, "cmd": "dvc repro"}}}))
+    monkeypatch.setattr(locks, "runs_elsewhere", lambda name, key: True)
+    dvc_steps._remove_stale_locks(file)
+    assert file.is_file()
+    monkeypatch.setattr(locks, "runs_elsewhere", lambda name, key: False)
+    dvc_steps._remove_stale_locks(file)
+    assert not file.exists()
