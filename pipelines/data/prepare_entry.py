@@ -21,7 +21,8 @@ def prepare(key: str, entry: Prepare, out: Path, strict: bool) -> None:
     quality = expectations.quality(out, task)
     json_file.write(out / "quality.json", quality)
     expectations.check(quality, entry.expect, f"prepare {key}", strict, findings)
-    provenance.write(out, "prepare", entry.model_dump(), [Path(entry.source)], ("pyarrow",))
+    made_by = entry.model_dump(exclude={"expect"})  # it refuses rows and changes none: no model is trained anew for it
+    provenance.write(out, "prepare", made_by, [Path(entry.source)], ("pyarrow",))
 
 
 def parse(key: str, entry: Prepare, out: Path) -> tuple[Task, list[str], bool]:

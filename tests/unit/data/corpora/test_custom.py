@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.core import paths, tables
+from pipelines.core import paths, provenance, tables
 from pipelines.core.errors import InputError
 from pipelines.data.corpora import custom
 from pipelines.stages import baseline, prepare
@@ -97,6 +97,17 @@ def test_train_is_learned_from_wherever_it_stands(checkout: Path) -> None:
         baseline.main("none")
 
 
+def test_rows_are_the_same_whatever_is_expected_of_them(checkout: Path) -> None:
+    Path("a.csv").write_text("text,label\n" + "猫,a\n犬,b\n" * 3)
+    digests = set()
+    for expect in ({}, {"max_duplicates": 0.9}):
+        rows = {"corpus": "custom", "source": "a.csv", "expect": expect}
+        Path("params.yaml").write_text(yaml.safe_dump({"prepare": {"animals": rows}}))
+        prepare.main("animals")
+        digests.add(provenance.contents(paths.rows("animals")))
+    assert len(digests) == 1
+
+
 @settings(max_examples=150)
 @given(st.sampled_from(list(FILES)), st.data())
 def test_a_damaged_file_gives_rows_or_one_sentence(form: str, data: st.DataObject) -> None:
@@ -133,7 +144,7 @@ def test_label_names_say_what_fractions_and_truths_are(tmp_path: Path) -> None:
     assert [row["label"] for row in rows] == ["yes", "one", "two", "z"]
 
 
-@pytest.mark.parametrize("label", [["a"], {"a": 1}])
+@pytest.mark.parametrize("label", [[["a"]], {"a": 1}])
 def test_a_label_that_is_a_list_or_an_object_is_a_broken_row(label: object, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(json.dumps({"text": "x", "label": one}) for one in ("y", label, "z")))
@@ -141,6 +152,48 @@ def test_a_label_that_is_a_list_or_an_object_is_a_broken_row(label: object, tmp_
         with pytest.raises(InputError, match=r"line 2: the label is .*; a text or a whole number is expected"):
             read(path, labels=labels)
         assert [row["label"] for row in read(path, labels=labels, leave_out=["broken"])] == ["y", "z"]
+
+
+def test_several_labels_are_a_broken_row_and_a_label_that_is_not_listed_names_the_key(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"text": "x", "label": one}) for one in (["y"], [], ["y", "z"], ["a"])))
+    with pytest.raises(FindingsError) as raised:
+        read(path, labels=["y", "z"])
+    assert raised.value.findings == [
+        f"{path}: line 3: 2 labels, ['y', 'z']; one label a text is learned",
+        f"{path}: line 4: no label 'a'; there are: y, z; `labels` of its entry in params.yaml lists them",
+    ]
+    assert [row["label"] for row in read(path, labels=["y", "z"], leave_out=["broken"])] == ["y", None]
+
+
+def test_decimal_numbers_are_labels_numbers_and_ids(tmp_path: Path) -> None:
+    path, cells = tmp_path / "a.parquet", [Decimal("1.00"), Decimal("2.50")]
+    pq.write_table(pa.table({"text": ["x", "y"], "label": cells, "id": [Decimal(1), Decimal(2)]}), path)
+    rows = read(path, columns={"id": "id"})
+    assert [(row["id"], row["label"]) for row in rows] == [("1", "1"), ("2", "2.50")]
+    assert [row["label"] for row in read(path, kind="regression")] == [1.0, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("rename", "sentence"),
+    [
+        ({}, r"line 1: the tag 0 has no name; write `labels: \{rename: "),
+        ({"0": "O", "1": "B-PER"}, "line 2: 1 words have the tags .*; a tag for each word is expected"),
+    ],
+)
+def test_numbers_of_tags_need_names(rename: dict[str, str], sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"tokens": ["by", "Ann"], "ner_tags": [0, 1]}\n{"tokens": ["Ann"], "ner_tags": [1, 1]}\n{"tokens": ["x"]}\n'
+    )
+    described = {"kind": "tagging", "columns": {"text": "tokens", "entities": "ner_tags"}}
+    described["labels"] = {"names": ["PER"], "rename": rename}
+    with pytest.raises(InputError, match=sentence):
+        read(path, **described)
+    if rename:
+        first, last = read(path, **described, leave_out=["broken"])
+        assert (first["text"], first["entities"]) == ("by Ann", [{"start": 3, "end": 6, "label": "PER"}])
+        assert (last["text"], last["entities"]) == ("x", None)
 
 
 def test_a_file_that_is_not_there_names_the_cure(checkout: Path) -> None:
