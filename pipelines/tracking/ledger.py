@@ -34,10 +34,13 @@ def read(name: str) -> State:
 
     The state's `damage` also reports the first event that has changed since this checkout has read it.
     """
-    client, known = store.connect(), ledger_cache.events(_cache(name))
+    client, file = store.connect(), _cache(name)
+    known = ledger_cache.events(file)
     with store.explained(f"{name}: the ledger cannot be read"):
         noted = _noted(client, name)  # read before the events, as another event may be written meanwhile
         state = ledger_events.replay(_fetch(client, name))
+    if [*state.kept] != known:
+        ledger_cache.remember(file, state.kept)
     now = set(state.kept)
     more = [_not_as_before(event) for event in known if event not in now][:1]
     more += [gone] if (gone := ledger_events.missing(state.kept, noted)) else []
@@ -150,6 +153,7 @@ def append(
     with store.explained(unsure):
         now = ledger_events.replay(_onward(client, name, known.kept))
     note_end(client, name, now.kept)
+    ledger_cache.remember(_cache(name), now.kept)
     if error and not _is_in(now, event):
         raise InputError(f"{unsure}: {store.without_passwords(one_line(error))}")
     if not _counts(now, event):

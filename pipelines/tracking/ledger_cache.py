@@ -33,6 +33,12 @@ def events(path: Path) -> list[Kept]:
 
 
 def remember(path: Path, records: Sequence[Kept]) -> None:
-    """Write the events to a cache file, if that is possible."""
+    """Write the events to a cache file, if that is possible and if they begin with those that it has.
+
+    Otherwise an event was changed or removed. The file is the evidence, and only a person removes it.
+    """
+    known = events(path)
+    if [*records[: len(known)]] != known:
+        return
     with contextlib.suppress(InputError, OSError):  # another process writes it too, or the folder is read-only
         json_file.write(path, list(records))

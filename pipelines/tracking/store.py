@@ -35,12 +35,23 @@ def uri() -> str:
 
 
 def is_there() -> bool:
-    """Return whether a store is named, or was made in this checkout; `connect` would make one."""
-    return "MLFLOW_TRACKING_URI" in os.environ or (HOME / "mlflow.db").is_file()
+    """Return whether there is a store, which `connect` would make; what no file shows to be missing counts as there."""
+    address = os.environ.get("MLFLOW_TRACKING_URI", "")
+    if not address:
+        return (HOME / "mlflow.db").is_file()
+    return not (file := _database(address)) or file.is_file()
+
+
+def _database(address: str) -> Path | None:
+    """The file of an SQLite store; None for another store."""
+    place = address.partition("?")[0].removeprefix("sqlite:///")
+    return Path(place) if address.startswith("sqlite:///") and place else None
 
 
 def nothing_registered() -> InputError:
-    """The refusal of a question about registered models where no store is named and none was made."""
+    """The refusal of a question about registered models where `is_there` finds no store."""
+    if address := os.environ.get("MLFLOW_TRACKING_URI"):
+        return InputError(f"MLFLOW_TRACKING_URI={address}: no such database; `bertline retrain NAME` would make it")
     return InputError(
         f"{HOME}: no model is registered in this checkout; `bertline retrain NAME` registers one, "
         "or let MLFLOW_TRACKING_URI name the store"

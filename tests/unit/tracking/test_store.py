@@ -9,7 +9,7 @@ import mlflow
 import pytest
 
 from pipelines.core.errors import InputError
-from pipelines.tracking import store
+from pipelines.tracking import registry, store
 from tests.support import stores
 
 
@@ -92,3 +92,15 @@ def test_a_path_with_a_question_mark_is_refused(checkout: Path, monkeypatch: pyt
     with pytest.raises(InputError, match=r"a\?b/state/mlflow: the path of a registry has no `\?`"):
         store.connect()
     assert list(checkout.rglob("*.db")) == []
+
+
+def test_who_reads_makes_no_database_at_a_mistyped_address(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for address in ("sqlite:///mistyped.db", f"sqlite:///{checkout}/mistyped.db"):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        with pytest.raises(InputError, match=f"^MLFLOW_TRACKING_URI={address}: no such database"):
+            store.existing()
+        assert registry.versions() == []
+    assert list(checkout.rglob("*.db")) == []
+    for address in ("http://127.0.0.1:9", "sqlite://"):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        assert store.is_there()
