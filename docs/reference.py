@@ -154,7 +154,7 @@ def walked(with_model: bool = True) -> Iterator[Shown]:
     with TemporaryDirectory(prefix="bertline-reference-") as folder:
         place, log = Path(folder), Path(folder) / "printed"
         walk = WALK.format(samples=ROOT / "samples", model=MODEL if with_model else "")
-        with forkserver.Warm(AHEAD + (MODEL_AHEAD if with_model else ()), place) as warm:
+        with forkserver.WarmProcess(AHEAD + (MODEL_AHEAD if with_model else ()), place) as warm:
             for line in walk.strip().splitlines():
                 if line.startswith(" cd "):
                     place /= line.removeprefix(" cd ")
@@ -167,7 +167,7 @@ def walked(with_model: bool = True) -> Iterator[Shown]:
                     raise RuntimeError(f"{line}: status {status}\n{printed}")
 
 
-def _run(warm: forkserver.Warm, line: str, place: Path, log: Path) -> int:
+def _run(warm: forkserver.WarmProcess, line: str, place: Path, log: Path) -> int:
     """The exit status of a line, which writes what it prints into `log`."""
     command = line.replace("bertline", "python -m flows.cli", 1).replace('"', "'")
     variables = NO_SERVICE if line == "bertline status" else {}

@@ -35,7 +35,7 @@ def retrain(names: list[str] | None = None, ran: list[str] | None = None) -> lis
         store.connect()
     # whoever changed an artefact now would have it registered with the md5 of another
     with locks.claim_entry(*dvc_steps.WORKSPACE):
-        stages_run = executor.run(registration.needed(chosen), board=TaskRuns(), held=True)
+        stages_run = executor.run(registration.needed(chosen), board=TaskRuns(), locked=True)
         log_runs([*(ran or []), *stages_run], commit)
         if not chosen:
             prefect_events.forget("data")  # all of it is read now; whatever comes next is new

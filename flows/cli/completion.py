@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pipelines.core import paths
 from pipelines.tracking import local_versions
 
 Complete = Callable[[str], list[str]]
@@ -37,7 +38,7 @@ def served(incomplete: str) -> list[str]:
 
 def stages(incomplete: str) -> list[str]:
     """Complete the names of the graph's stages, as in dvc.lock."""
-    locked = _mapping(Path("dvc.lock")).get("stages")
+    locked = _mapping(paths.DVC_LOCK).get("stages")
     return _beginning(incomplete, list(locked) if isinstance(locked, dict) else [])
 
 

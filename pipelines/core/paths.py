@@ -12,6 +12,7 @@ from pipelines.core.errors import BeingWrittenError, InputError, shown
 
 ARTIFACTS = Path("artifacts")  # relative: a stage runs at the root of its checkout, as DVC does
 CODE = ARTIFACTS / "code"
+DVC_LOCK = Path("dvc.lock")
 NAMED_BY_DIGEST = re.compile("[0-9a-f]{30,64}")  # DVC names a file by the last 30 digits, below a folder of the first 2
 
 

@@ -29,10 +29,8 @@ MANIFEST = "MANIFEST.sha256"  # a mirror's own digests, in the form of sha256sum
 def fetch_all(sources: Iterable[Source], folder: Path) -> list[Path]:
     """Fetch and check `sources` into `folder`, several at a time; valid files that exist already are kept."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (
-        locks.wait_for_folder(folder),
-        ThreadPoolExecutor(PARALLEL) as pool,
-    ):  # two entries may take files of one corpus
+    # two entries may take files of one corpus
+    with locks.wait_for_folder(folder), ThreadPoolExecutor(PARALLEL) as pool:
         sources = list(sources)
         fetched = list(pool.map(lambda source: fetch(source, folder), sources))
     for sentence in filter(None, (source.unchecked() for source in sources)):

@@ -18,7 +18,6 @@ from typing import Any
 from pipelines.core import locks, paths
 from pipelines.core.errors import InputError
 
-LOCK = Path("dvc.lock")
 WORKSPACE = ("run", "all")  # the name of the lock that a run of the graph holds
 PATIENCE_SECONDS = 60  # to wait for another DVC command that holds the repository
 
@@ -30,7 +29,7 @@ def opened() -> Iterator[Any]:
 
     logging.getLogger("dvc").setLevel(logging.WARNING)  # the board shows what DVC would log of every stage
     with sentences(), Repo(".") as repo, repo.scm_context(quiet=True):
-        with held(repo):  # under the lock, since another command may be writing the file
+        with locked(repo):  # under the lock, since another command may be writing the file
             _remove_stale_locks(Path(repo.tmp_dir) / "rwlock")
         yield repo
 
@@ -53,12 +52,12 @@ def sentence(error: BaseException) -> str:
 
 
 @contextmanager
-def held(repo: Any, tell: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold DVC's lock, as every DVC command does; wait if another command holds it.
+def locked(repo: Any, without_limit: bool = False, tell: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Take DVC's lock, as every DVC command does; wait while another command has it.
 
     Args:
-        tell: prints once that this waits. With it the wait has no limit, since a run that gave up would lose what its
-            stages have made; without it InputError is raised after PATIENCE_SECONDS.
+        without_limit: waits as long as it takes, instead of raising InputError after PATIENCE_SECONDS.
+        tell: prints once that this waits.
     """
     from dvc.lock import LockError
 
@@ -68,7 +67,7 @@ def held(repo: Any, tell: Callable[[str], None] | None = None) -> Iterator[None]
             repo.lock.lock()
             break
         except LockError:
-            if tell is None and time.monotonic() > until:
+            if not without_limit and time.monotonic() > until:
                 raise InputError("another DVC command is using this checkout; wait until it ends, or stop it") from None
             if tell and not waits:
                 tell("waits for another DVC command, which is using this checkout")
@@ -206,14 +205,14 @@ def _rewritten(repo: Any) -> Iterator[dict[str, Any]]:
     """
     from dvc.utils.serialize import modify_yaml
 
-    with paths.fresh_file(LOCK) as aside:
-        if LOCK.is_file():
-            shutil.copy(LOCK, aside)
+    with paths.fresh_file(paths.DVC_LOCK) as aside:
+        if paths.DVC_LOCK.is_file():
+            shutil.copy(paths.DVC_LOCK, aside)
         with modify_yaml(str(aside), fs=repo.fs) as lock:
             if not lock:
                 lock["schema"] = "2.0"  # DVC expects it at the top
             yield lock
-    repo.scm_context.track_file(str(LOCK))
+    repo.scm_context.track_file(str(paths.DVC_LOCK))
 
 
 def in_order(repo: Any, names: Sequence[str]) -> None:

@@ -20,14 +20,14 @@ from pipelines.core.progress import say
 from pipelines.core.stage import unmarked
 from pipelines.graph import dvc_steps
 from pipelines.graph.code_snapshot import CodeSnapshot
-from pipelines.graph.forkserver import Command, Ended, Started, Warm
+from pipelines.graph.forkserver import Command, Ended, Started, WarmProcess
 from pipelines.graph.local_resources import Limits
 from pipelines.graph.on_ray import node_command
-from pipelines.graph.on_ray.client import Lost, Placed, Refused, Reserved
+from pipelines.graph.on_ray.client import Lost, PlacedStages, Refused, Reserved
 from pipelines.graph.plan import Plan
 from pipelines.graph.run_display import FAILED, Board, last_lines
 
-LOGS, SECONDS = Path("state/logs"), Path("state/run/seconds.json")
+LOGS, SECONDS_FILE = Path("state/logs"), Path("state/run/seconds.json")
 TICK_SECONDS = 0.2
 REST_SECONDS = 10.0  # before the first retry of a failed stage
 
@@ -41,7 +41,11 @@ class StageError(InputError):
 
 
 def run(
-    targets: Sequence[str] = (), jobs: int = 0, keep_going: bool = False, board: Board | None = None, held: bool = False
+    targets: Sequence[str] = (),
+    jobs: int = 0,
+    keep_going: bool = False,
+    board: Board | None = None,
+    locked: bool = False,
 ) -> list[str]:
     """Bring the graph, or `targets` and what they depend on, up to date; returns the stages that ran.
 
@@ -49,13 +53,13 @@ def run(
         jobs: the most stages at the same time; 0 for as many as the limits allow.
         keep_going: after a failure, still run every stage that does not depend on the failed one.
         board: the display of the run; by default one on this terminal.
-        held: the caller already holds the lock WORKSPACE. (If a process locks it twice, the first unlock frees both.)
+        locked: the caller already has the lock WORKSPACE. (If a process locks it twice, the first unlock frees both.)
 
     Raises:
         InputError: a stage failed (StageError). Stages that run at that time finish, and their results are kept.
     """
-    with nullcontext() if held else locks.claim_entry(*dvc_steps.WORKSPACE), dvc_steps.opened() as repo:
-        with dvc_steps.held(repo):
+    with nullcontext() if locked else locks.claim_entry(*dvc_steps.WORKSPACE), dvc_steps.opened() as repo:
+        with dvc_steps.locked(repo):
             plan = Plan.of(repo, targets)
             plan.code.write(repo)
         if not plan.affected:
@@ -86,8 +90,8 @@ class Executor:
         self.code = CodeSnapshot()
         self.wanted = {name: self.code.resources(name) for name in self.left}
         here = [name for name in self.left if self.wanted[name].placement == "here"]
-        self.warm = Warm(dict.fromkeys(module for name in here for module in self.code.modules(name)))
-        self.placed = Placed()
+        self.warm = WarmProcess(dict.fromkeys(module for name in here for module in self.code.modules(name)))
+        self.placed = PlacedStages()
         self.tries: dict[str, int] = {}  # how often a stage has failed
         self.rests: dict[str, float] = {}  # failed stage -> when it may run again, on the monotonic clock
 
@@ -103,7 +107,7 @@ class Executor:
                     self._take(event)
                 self.board.refresh()
         if self.ran:
-            with self._held():
+            with self._locked():
                 dvc_steps.in_order(self.repo, list(self.plan.stages))
         if self.failed:
             raise StageError(self._reasons(), self.failed, self.left)
@@ -157,7 +161,7 @@ class Executor:
                 full = True
                 continue
             self.left.remove(name)
-            if not self._begins(name):
+            if not self._begin_or_fail(name):
                 self.limits.give_back(name)
             elif self.wanted[name].placement == "ray":
                 self.board.tell(f"{name}: waits for a node")
@@ -168,7 +172,7 @@ class Executor:
 
     def _go(self, name: str, node: str) -> None:
         """Start a stage whose place on a Ray node is ready; first check again whether it has to run."""
-        if not self._begins(name):
+        if not self._begin_or_fail(name):
             self.placed.drop(name)
             return
         command = self._command(name, {})
@@ -176,8 +180,8 @@ class Executor:
         self.placed.go(command)
         self.board.start(name, log_of(name), self.seconds.get(name, 0.0), node)
 
-    def _begins(self, name: str) -> bool:
-        """Begin a stage; return whether its command has to run. An error fails the stage, and returns False."""
+    def _begin_or_fail(self, name: str) -> bool:
+        """The answer of `_begin`; an error fails the stage, and the answer is False."""
         try:
             return self._begin(name)
         except (InputError, OSError) as error:
@@ -187,7 +191,7 @@ class Executor:
     def _begin(self, name: str) -> bool:
         """Begin a stage; return whether its command has to run."""
         stage = self.plan.stages[name]
-        with dvc_steps.sentences(), self._held():
+        with dvc_steps.sentences(), self._locked():
             if name not in self.plan.stale and not stage.changed():
                 self.done.add(name)
                 return False
@@ -199,9 +203,9 @@ class Executor:
         self.board.tell(f"{name}: taken from DVC's run-cache")
         return False
 
-    def _held(self) -> AbstractContextManager[None]:
-        """Hold DVC's lock, however long another command has it: a stage's result must not be lost for that."""
-        return dvc_steps.held(self.repo, self.board.tell)
+    def _locked(self) -> AbstractContextManager[None]:
+        """Take DVC's lock, however long another command has it: a stage's result must not be lost for that."""
+        return dvc_steps.locked(self.repo, without_limit=True, tell=self.board.tell)
 
     def _command(self, name: str, environment: dict[str, str]) -> Command:
         stage, log = self.plan.stages[name], log_of(name)
@@ -219,14 +223,14 @@ class Executor:
                 self._fail(name, _reason(event.status, log_of(name)))
             return
         try:
-            with dvc_steps.sentences(), self._held():
+            with dvc_steps.sentences(), self._locked():
                 dvc_steps.finish(self.plan.stages[name])
         except (InputError, OSError) as error:
             self.board.end(name, FAILED)
             self._fail(name, str(error))
             return
         self.seconds[name] = round(self.board.end(name, "done"), 1)
-        with paths.fresh_file(SECONDS) as aside:
+        with paths.fresh_file(SECONDS_FILE) as aside:
             aside.write_text(json.dumps(self.seconds, indent=1) + "\n", encoding="utf-8")
         self.done.add(name)
         self.ran.append(name)
@@ -274,5 +278,5 @@ def _reason(status: int, log: Path) -> str:
 
 def seconds() -> dict[str, float]:
     """The seconds that each stage took in its last run. A damaged file counts as empty, and is written again."""
-    seconds = json_file.cached(SECONDS)
+    seconds = json_file.cached(SECONDS_FILE)
     return {name: took for name, took in seconds.items() if type(took) in (int, float) and 0 <= took < math.inf}

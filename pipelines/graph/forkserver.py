@@ -62,7 +62,7 @@ class Ended(NamedTuple):
     status: int
 
 
-class Warm:
+class WarmProcess:
     """The executor's side of the pipe. Leaving the block kills the children that still run.
 
     In each `folder` only one warm process runs at a time.
@@ -70,18 +70,18 @@ class Warm:
 
     def __init__(self, ahead: Iterable[str] = (), folder: Path = Path()) -> None:
         self._ahead, self._folder, self._groups = tuple(ahead), folder, dict[str, int]()
-        self._asked: set[str] = set()  # commands that were sent, but not yet reported as started
+        self._unreported: set[str] = set()  # commands that were sent, but not yet reported as started
         self.pipe: Any = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "Warm":
+    def __enter__(self) -> "WarmProcess":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end(signal.SIGINT, 3)
         self._end(signal.SIGKILL, 1)
         if self._process:
-            if self._asked:  # the warm process may have started a child and not reported it yet
+            if self._unreported:  # the warm process may have started a child and not reported it yet
                 with suppress(OSError):
                     self.pipe.send(None)
                 with suppress(subprocess.TimeoutExpired):  # it is in an import, and starts nothing meanwhile
@@ -107,7 +107,7 @@ class Warm:
             other.close()
             self.pipe.send(self._ahead)
         self.pipe.send(command)
-        self._asked.add(command.name)
+        self._unreported.add(command.name)
 
     @staticmethod
     def _code() -> str:
@@ -122,7 +122,7 @@ class Warm:
             events.append(event)
             if isinstance(event, Started):
                 self._groups[event.name] = event.pid
-                self._asked.discard(event.name)
+                self._unreported.discard(event.name)
             else:
                 del self._groups[event.name]
         return events
@@ -144,7 +144,7 @@ def kill_group(pid: int, by: signal.Signals) -> None:
         os.killpg(pid, by)
 
 
-class Server:
+class ForkServer:
     """The warm process."""
 
     def __init__(self, pipe: Connection) -> None:
@@ -266,7 +266,7 @@ def main(pipe: int) -> None:
     atexit.register(leave)  # registered first, so it is called last, after the handlers of libraries
     parent = os.getpid()
     lock = locks.wait_for_entry("warm", "all")  # until an earlier executor's warm process and its children have ended
-    command = Server(Connection(pipe)).serve()
+    command = ForkServer(Connection(pipe)).serve()
     if command is None:
         return
     lock.close()

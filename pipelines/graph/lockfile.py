@@ -1,13 +1,12 @@
 """dvc.lock: what each stage read and wrote, and all that was made before a stage."""
 
-from pathlib import Path
 from typing import Any
 
 import yaml
 
+from pipelines.core import paths
 from pipelines.graph import code_manifest
 
-LOCK = Path("dvc.lock")
 Stages = dict[str, Any]
 
 
@@ -41,6 +40,7 @@ def made_of(stage: str, stages: Stages) -> list[dict[str, Any]]:
 
 def locked() -> Stages:
     """The stages of dvc.lock by their names: of each deps, params and outs."""
-    if not LOCK.is_file():
+    if not paths.DVC_LOCK.is_file():
         return {}
-    return (yaml.load(LOCK.read_bytes(), yaml.CSafeLoader) or {}).get("stages") or {}  # in a fifth of the time
+    lock = yaml.load(paths.DVC_LOCK.read_bytes(), yaml.CSafeLoader) or {}  # in a fifth of the time
+    return lock.get("stages") or {}

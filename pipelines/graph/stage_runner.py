@@ -7,7 +7,7 @@ from pipelines.core.errors import InputError
 from pipelines.core.stage import unmarked
 from pipelines.graph import code_manifest, code_snapshot, import_closure
 from pipelines.graph.executor import log_of
-from pipelines.graph.forkserver import Command, Ended, Warm
+from pipelines.graph.forkserver import Command, Ended, WarmProcess
 from pipelines.graph.run_display import last_lines
 
 TICK_SECONDS = 60  # of one wait for an event; waits repeat until the stage ends
@@ -18,7 +18,7 @@ class StageRunner:
 
     def __init__(self, place: Path) -> None:
         self.place = place.resolve()
-        self.warm = Warm(folder=self.place)
+        self.warm = WarmProcess(folder=self.place)
 
     def __enter__(self) -> "StageRunner":
         return self
@@ -47,5 +47,5 @@ class StageRunner:
                         return event.status
         except EOFError:
             self.warm.__exit__()
-            self.warm = Warm(folder=self.place)  # for the next stage
+            self.warm = WarmProcess(folder=self.place)  # for the next stage
             raise InputError("the process that runs the stages was killed, and the stage with it; run again") from None

@@ -28,7 +28,7 @@ def reasons(name: str) -> dict[str, Any]:
     Raises InputError if there is no such stage.
     """
     params.read()  # DVC would show a traceback
-    with dvc_steps.opened() as repo, dvc_steps.held(repo):
+    with dvc_steps.opened() as repo, dvc_steps.locked(repo):
         plan = Plan.of(repo, [name])
         stage = plan.stages.get(name)
         if name == code_manifest.STAGE:
@@ -62,7 +62,7 @@ def affected_lines(count: int, reasons: dict[str, str]) -> list[str]:
 def affected(targets: list[str]) -> tuple[int, dict[str, str]]:
     """The number of stages, and a reason for each that a run of `targets` would run, in a possible order."""
     params.read()
-    with dvc_steps.opened() as repo, dvc_steps.held(repo):
+    with dvc_steps.opened() as repo, dvc_steps.locked(repo):
         plan = Plan.of(repo, targets)
         reasons = {}
         for name in plan.affected:
@@ -79,7 +79,7 @@ def changed_sources() -> dict[str, str]:
     Source data is what stages read and none writes, without code and params. Data that no stage has read yet is left
     out, so the first run is never automatic.
     """
-    with dvc_steps.opened() as repo, dvc_steps.held(repo):
+    with dvc_steps.opened() as repo, dvc_steps.locked(repo):
         plan, changed = Plan.of(repo, []), {}
         outs = {str(out) for stage in plan.stages.values() for out in stage.outs}
         for stage in plan.stages.values():

@@ -17,7 +17,7 @@ from pipelines.lifecycle import window_drift
 from pipelines.tracking import ledger, registry, store
 from pipelines.tracking.registry_snapshot import CHALLENGER
 
-RAN = 5  # the last stages that are listed
+MOST_RUNS = 5  # the last stages that are listed
 FOLDERS = ("artifacts", ".dvc/cache", "state/mlflow", "state")
 Part = Any  # lists and dictionaries of JSON; {"problem": sentence} where a part cannot be read
 
@@ -80,7 +80,7 @@ def last_runs() -> list[dict[str, Any]]:
     """{"stage", "at", "seconds"} of the stages that ran last in this checkout, the newest first."""
     logs = sorted(executor.LOGS.glob("*.log"), key=lambda log: log.stat().st_mtime, reverse=True)
     seconds = executor.seconds()
-    ran = [log for log in logs if log.stem in seconds][:RAN]
+    ran = [log for log in logs if log.stem in seconds][:MOST_RUNS]
     return [{"stage": log.stem, "at": _time(log.stat().st_mtime), "seconds": seconds[log.stem]} for log in ran]
 
 

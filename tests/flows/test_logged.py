@@ -44,7 +44,7 @@ def test_a_training_is_one_run_with_its_curve_all_its_params_and_its_time(checko
     log.parent.mkdir(parents=True)
     log.write_text("trained")
     os.utime(log, (1_800_000_060, 1_800_000_060))
-    json_file.write(executor.SECONDS, {"finetune@it": 60.5})
+    json_file.write(executor.SECONDS_FILE, {"finetune@it": 60.5})
     retrain.log_runs.fn(["finetune@it"])
     client = mlflow.MlflowClient()
     [run] = client.search_runs([client.get_experiment_by_name("bertline").experiment_id])

@@ -118,7 +118,7 @@ def another_run() -> str:
 def test_an_unknown_name_is_refused_before_anything_runs() -> None:
     with pytest.raises(UsageError, match=r"no entry 'tinny' \(did you mean 'tiny'"):
         retrain.retrain(["tinny"])
-    assert not lockfile.LOCK.exists()
+    assert not paths.DVC_LOCK.exists()
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_a_copied_checkout_is_refused_before_anything_runs(checkout: Path, monke
     mlflow.MlflowClient(f"sqlite:///{database}").create_experiment(store.EXPERIMENT, "file:///elsewhere/artifacts")
     with pytest.raises(InputError, match="its database names files in /elsewhere"):
         retrain.retrain(["tiny"])
-    assert not lockfile.LOCK.exists()
+    assert not paths.DVC_LOCK.exists()
 
 
 def test_without_git_the_commit_is_unknown(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

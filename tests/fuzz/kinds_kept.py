@@ -88,7 +88,7 @@ _LINE = {"window": "w", "model_version": 1, "rows": 1, "statistic": "length", "v
 # file -> what it holds, and what reads it
 CACHES: dict[Path, tuple[Any, Callable[[], Any]]] = {
     prefect_events.TOLD: ({"drift it": "2026-11-01"}, _told),
-    executor.SECONDS: ({"finetune@it": 3.5}, lambda: executor.seconds()),
+    executor.SECONDS_FILE: ({"finetune@it": 3.5}, lambda: executor.seconds()),
     prefect_settings.PIDS / "prefect": ({"pid": 2**22 - 1, "began": 5}, lambda: prefect_settings.running("prefect")),
     Path("kept/rwlock"): ({"read": {"a": [{"pid": 2**22 - 1, "cmd": "x"}]}, "write": {}}, _locks),
     Path("kept/ledger.json"): (

@@ -199,7 +199,7 @@ def test_a_damaged_cache_is_rebuilt(content: bytes | None, place: Path, monkeypa
     damage(prefect_settings.PIDS / "prefect")
     assert prefect_settings.running("prefect") is None
     assert ledger_cache.events(damage(Path("kept/ledger.json"))) == []
-    damage(executor.SECONDS)
+    damage(executor.SECONDS_FILE)
     assert executor.seconds() in ({}, {"write": 3})
     dvc_steps._remove_stale_locks(lock := damage(Path("kept/rwlock")))
     assert not lock.exists()

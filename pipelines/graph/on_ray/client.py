@@ -22,11 +22,11 @@ from pipelines.graph.on_ray import node_command
 LOG = Path("state/run/ray.log")  # the output of Ray
 # settings that are passed to a stage on a node; passwords are not: a stage needs none
 PASSED = ("HF_HUB_OFFLINE", *(f"BERTLINE_{name}" for name in ("QUIET", "MIRROR", "OFFLINE", "STRICT", "BACKOFF")))
-ASKED = {"CPU": ("CPUs", "threads"), "GPU": ("GPUs", "gpus"), "memory": ("GB of memory", "memory_gb")}
+RESOURCE_WORDS = {"CPU": ("CPUs", "threads"), "GPU": ("GPUs", "gpus"), "memory": ("GB of memory", "memory_gb")}
 LEAVING_SECONDS = 20  # for Ray to end the stages that it runs
 
 
-class Asks(NamedTuple):
+class ResourceRequest(NamedTuple):
     """The resources that Ray reserves for a stage.
 
     Attributes:
@@ -40,7 +40,7 @@ class Asks(NamedTuple):
     joins: bool
 
     @classmethod
-    def of(cls, needs: Resources) -> "Asks":
+    def of(cls, needs: Resources) -> "ResourceRequest":
         if needs.workers:
             return cls(0, 0, 0, True)
         return cls(needs.threads or None, needs.gpus, int(needs.memory_gb * 1e9), False)
@@ -52,28 +52,28 @@ class Asks(NamedTuple):
         return {"CPU": cpus, "GPU": self.gpus, "memory": self.memory_bytes}
 
 
-def lacking(asks: Asks, nodes: Sequence[Mapping[str, float]]) -> str:
+def lacking(request: ResourceRequest, nodes: Sequence[Mapping[str, float]]) -> str:
     """The reason why no node can ever take the stage, with the missing resource; "" if one can.
 
     Args:
         nodes: the resources of each node of the cluster, in use or not.
     """
-    amounts = asks.on(nodes)
+    amounts = request.on(nodes)
     for name, amount in amounts.items():
         most = max((node.get(name, 0) for node in nodes), default=0)
         if amount > most:
-            what, key = ASKED[name]
+            what, key = RESOURCE_WORDS[name]
             return (
-                f"it requires {_told(name, amount)} {what} (resources.{key}), and no node of the Ray cluster has "
-                + (f"more than {_told(name, most)}" if most else "any")
+                f"it requires {_amount(name, amount)} {what} (resources.{key}), and no node of the Ray cluster has "
+                + (f"more than {_amount(name, most)}" if most else "any")
             )
     if any(all(node.get(name, 0) >= amount for name, amount in amounts.items()) for node in nodes):
         return ""
-    every = ", ".join(f"{_told(name, amount)} {ASKED[name][0]}" for name, amount in amounts.items() if amount)
+    every = ", ".join(f"{_amount(name, size)} {RESOURCE_WORDS[name][0]}" for name, size in amounts.items() if size)
     return f"it requires {every}, and no node of the Ray cluster has all of these"
 
 
-def _told(name: str, amount: float) -> str:
+def _amount(name: str, amount: float) -> str:
     return f"{amount / 1e9:.1f}" if name == "memory" else f"{amount:g}"
 
 
@@ -81,7 +81,7 @@ class Reserve(NamedTuple):
     """Message to the driver: reserve these resources for the stage."""
 
     name: str
-    asks: Asks
+    request: ResourceRequest
 
 
 class Drop(NamedTuple):
@@ -120,17 +120,17 @@ class Gone(NamedTuple):
 Event = Reserved | Lost | Refused | Ended
 
 
-class Placed:
+class PlacedStages:
     """The executor's connection to the driver. Leaving the block ends the stages on nodes."""
 
     def __init__(self) -> None:
         self.waiting, self.running = dict[str, Resources](), dict[str, Resources]()
-        self._lost, self._went = dict[str, int](), set[str]()
+        self._lost, self._sent = dict[str, int](), set[str]()
         self._pipe: Any = None
         self._process: subprocess.Popen[bytes] | None = None
         self._gone = ""
 
-    def __enter__(self) -> "Placed":
+    def __enter__(self) -> "PlacedStages":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -141,7 +141,7 @@ class Placed:
             self._process.wait(LEAVING_SECONDS)
         self._process.kill()
         self._process.wait()
-        for name in sorted(self._went):
+        for name in sorted(self._sent):
             if who := node_command.holder(name):
                 say(f"{name}: may still run for a moment, as {who}")
 
@@ -162,12 +162,12 @@ class Placed:
                     start_new_session=True,
                 )
             other.close()
-        self._send(Reserve(name, Asks.of(needs)))
+        self._send(Reserve(name, ResourceRequest.of(needs)))
 
     def go(self, command: Command) -> None:
         """Run the stage at the place that was reserved for it."""
         self.running[command.name] = self.waiting.pop(command.name)
-        self._went.add(command.name)
+        self._sent.add(command.name)
         self._send(command.elsewhere(passed_on(os.environ) | command.environment))
 
     def drop(self, name: str) -> None:

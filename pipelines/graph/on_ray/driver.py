@@ -18,7 +18,7 @@ from pipelines.core.errors import InputError, one_line
 from pipelines.graph import local_resources
 from pipelines.graph.forkserver import Command, Ended
 from pipelines.graph.on_ray import node_command
-from pipelines.graph.on_ray.client import Asks, Drop, Gone, Lost, Refused, Reserve, Reserved, lacking
+from pipelines.graph.on_ray.client import Drop, Gone, Lost, Refused, Reserve, Reserved, ResourceRequest, lacking
 from pipelines.training import workers
 
 TICK_SECONDS = 0.1
@@ -58,7 +58,7 @@ class Place:
 
 
 @dataclass
-class Held:
+class Reservation:
     """A place that is reserved, or still requested.
 
     Attributes:
@@ -68,7 +68,7 @@ class Held:
         without_node: the time since which no node of the cluster can take it; 0 while one can.
     """
 
-    asks: Asks
+    request: ResourceRequest
     actor: Any
     waits_for: Any
     node: str = ""
@@ -82,7 +82,7 @@ class Driver:
 
     pipe: Connection
     mark: str = field(default_factory=lambda: token_hex(8))
-    places: dict[str, Held] = field(default_factory=dict)
+    places: dict[str, Reservation] = field(default_factory=dict)
     ending: dict[str, str] = field(default_factory=dict)  # stages whose place was lost, and why
     looked: float = 0
 
@@ -96,12 +96,12 @@ class Driver:
                 self._look_at_nodes()
                 for name in [name for name in self.ending if not node_command.holder(name)]:
                     self.pipe.send(Lost(name, self.ending.pop(name)))
-                reserving = any(held.waits_for is not None for held in self.places.values())
+                reserving = any(place.waits_for is not None for place in self.places.values())
                 while wait([self.pipe], 0 if reserving else TICK_SECONDS):
                     self._do(self.pipe.recv())
         except (EOFError, BrokenPipeError, ConnectionResetError):
             pass  # the executor has ended
-        went = [name for name, held in self.places.items() if held.runs]
+        went = [name for name, place in self.places.items() if place.runs]
         for name in list(self.places):
             self._give_back(name)
         until = time.monotonic() + LEAVING_SECONDS
@@ -110,43 +110,45 @@ class Driver:
 
     def _do(self, what: Reserve | Command | Drop) -> None:
         if isinstance(what, Reserve):
-            self._reserve(what.name, what.asks)
+            self._reserve(what.name, what.request)
         elif isinstance(what, Drop):
             self.ending.pop(what.name, None)
             if what.name in self.places:
                 self._give_back(what.name)
-        elif held := self.places.get(what.name):  # otherwise the place was lost in the meantime
-            held.waits_for, held.runs = held.actor.run.remote(what), True
+        elif place := self.places.get(what.name):  # otherwise the place was lost in the meantime
+            place.waits_for, place.runs = place.actor.run.remote(what), True
 
-    def _reserve(self, name: str, asks: Asks) -> None:
+    def _reserve(self, name: str, request: ResourceRequest) -> None:
         import ray
 
-        amounts = asks.on(_nodes())
+        amounts = request.on(_nodes())
         cpus = int(amounts["CPU"])
-        options = {"num_cpus": cpus, "num_gpus": asks.gpus, "memory": asks.memory_bytes or None, "max_restarts": 0}
-        actor: Any = ray.remote(Place).options(**options).remote(os.getcwd(), self.mark, cpus, asks.gpus, asks.joins)
-        self.places[name] = Held(asks, actor, actor.node.remote())
+        memory = request.memory_bytes or None
+        options = {"num_cpus": cpus, "num_gpus": request.gpus, "memory": memory, "max_restarts": 0}
+        remote: Any = ray.remote(Place).options(**options)
+        actor = remote.remote(os.getcwd(), self.mark, cpus, request.gpus, request.joins)
+        self.places[name] = Reservation(request, actor, actor.node.remote())
         self.looked = 0
 
-    def _give_back(self, name: str) -> Held:
+    def _give_back(self, name: str) -> Reservation:
         import ray
 
-        held = self.places.pop(name)
-        ray.kill(held.actor)
-        return held
+        place = self.places.pop(name)
+        ray.kill(place.actor)
+        return place
 
     def _look_at_places(self) -> None:
         """Report the results of the places to the executor."""
         import ray
 
-        answers = {held.waits_for: name for name, held in self.places.items() if held.waits_for is not None}
+        answers = {place.waits_for: name for name, place in self.places.items() if place.waits_for is not None}
         if not answers:
             return
         ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=TICK_SECONDS)
         for answer in ready:
             name = answers[answer]
-            held = self.places[name]
-            held.waits_for = None
+            place = self.places[name]
+            place.waits_for = None
             try:
                 result = ray.get(answer)
             except InputError as error:
@@ -154,31 +156,31 @@ class Driver:
                 self.pipe.send(Refused(name, one_line(getattr(error, "cause", error), 400)))
             except ray.exceptions.RayActorError as error:
                 self._give_back(name)
-                self.ending[name] = _reason(held.node, error)
+                self.ending[name] = _reason(place.node, error)
             except ray.exceptions.RayError as error:
                 self._give_back(name)
                 self.pipe.send(Refused(name, one_line(error, 400)))
             else:
-                if held.runs:
+                if place.runs:
                     self._give_back(name)
                     self.pipe.send(Ended(name, result))
                 else:
-                    held.node = result
+                    place.node = result
                     self.pipe.send(Reserved(name, _address(result)))
 
     def _look_at_nodes(self) -> None:
         """Refuse stages that no node can take; Ray itself would wait for ever."""
-        waiting = {name: held for name, held in self.places.items() if not held.node}
+        waiting = {name: place for name, place in self.places.items() if not place.node}
         now = time.monotonic()
         if not waiting or now - self.looked < LOOK_SECONDS:
             return
         self.looked, nodes = now, _nodes()
-        for name, held in waiting.items():
-            if not (why := lacking(held.asks, nodes)):
-                held.without_node = 0
-            elif not held.without_node:
-                held.without_node = now
-            elif now - held.without_node > PATIENCE_SECONDS:
+        for name, place in waiting.items():
+            if not (why := lacking(place.request, nodes)):
+                place.without_node = 0
+            elif not place.without_node:
+                place.without_node = now
+            elif now - place.without_node > PATIENCE_SECONDS:
                 self._give_back(name)
                 self.pipe.send(Refused(name, why))
 

@@ -9,7 +9,7 @@ import yaml
 from dvc.repo import Repo
 from dvc.utils.serialize import _yaml as dvc_yaml
 
-from pipelines.core import locks
+from pipelines.core import locks, paths
 from pipelines.core.errors import InputError
 from pipelines.graph import dvc_steps, executor
 from pipelines.graph.run_display import Board
@@ -45,7 +45,7 @@ def test_a_stage_that_has_ended_waits_for_dvc_as_long_as_it_takes(monkeypatch: p
 @pytest.mark.usefixtures("impatient")
 def test_what_has_not_begun_does_not_wait_for_ever() -> None:
     refused = pytest.raises(InputError, match="another DVC command is using this checkout")
-    with Repo(".") as repo, Repo(".") as other, dvc_steps.held(other), refused, dvc_steps.held(repo):
+    with Repo(".") as repo, Repo(".") as other, dvc_steps.locked(other), refused, dvc_steps.locked(repo):
         pass
 
 
@@ -54,17 +54,17 @@ def test_dvc_lock_stays_whole_while_the_next_one_is_written(monkeypatch: pytest.
     """A part of it that ends at the end of a stage, or behind a path, would look like a whole file."""
     graph(FIRST)
     executor.run()
-    before, meanwhile, dump = dvc_steps.LOCK.read_bytes(), [], dvc_yaml._dump
+    before, meanwhile, dump = paths.DVC_LOCK.read_bytes(), [], dvc_yaml._dump
     with monkeypatch.context() as patch:
-        patch.setattr(dvc_yaml, "_dump", lambda *to: meanwhile.append(dvc_steps.LOCK.read_bytes()) or dump(*to))
+        patch.setattr(dvc_yaml, "_dump", lambda *to: meanwhile.append(paths.DVC_LOCK.read_bytes()) or dump(*to))
         graph(FIRST | {"second": {"cmd": "echo 2 > second.txt", "outs": ["second.txt"]}})
         assert executor.run() == ["second"]
-    after = dvc_steps.LOCK.read_bytes()
+    after = paths.DVC_LOCK.read_bytes()
     assert meanwhile == [before, after]  # the second time for the order of its stages
-    dvc_steps.LOCK.unlink()
+    paths.DVC_LOCK.unlink()
     with Repo(".") as repo:
         repo.reproduce()
-    assert dvc_steps.LOCK.read_bytes() == after
+    assert paths.DVC_LOCK.read_bytes() == after
 
 
 def test_a_run_that_cannot_be_seen_keeps_dvcs_list(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,7 +275,7 @@ def test_code_that_was_edited_while_the_graph_ran_is_not_run(workspace: Path) ->
 @pytest.mark.parametrize("damaged", [b"", b"{", b"[1]", b'{"first": "x", "last": [1]}', b'{"first": NaN}', b"\xff\0"])
 def test_damaged_seconds_are_made_anew(graph: Write, damaged: bytes) -> None:
     graph({"first": stage("echo 1 > first.txt", outs=("first.txt",))})
-    executor.SECONDS.parent.mkdir(parents=True, exist_ok=True)
-    executor.SECONDS.write_bytes(damaged)
+    executor.SECONDS_FILE.parent.mkdir(parents=True, exist_ok=True)
+    executor.SECONDS_FILE.write_bytes(damaged)
     assert executor.run() == ["first"]
-    assert json.loads(executor.SECONDS.read_text()).keys() == {"first"}
+    assert json.loads(executor.SECONDS_FILE.read_text()).keys() == {"first"}

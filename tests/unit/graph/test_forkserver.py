@@ -17,7 +17,7 @@ def test_nothing_outlives_an_executor_that_has_not_heard_of_it_yet(checkout: Pat
     """A command that was started just now, and what that has started, when Ctrl-C ends the executor."""
     (checkout / "slow_module.py").write_text("import time; time.sleep(30)" if importing else "")
     line = f"echo $$ > began; sleep 98 & sleep 99; echo {os.getpid()}"
-    pool = forkserver.Warm()
+    pool = forkserver.WarmProcess()
     with pool:
         pool.start(forkserver.Command("a", line, str(checkout), "log", (), {"PYTHONPATH": str(checkout)}))
         until = time.monotonic() + 60

@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,34 +14,38 @@ from pipelines.graph import executor
 from pipelines.graph.forkserver import Command
 from pipelines.graph.local_resources import Limits
 from pipelines.graph.on_ray import client
-from pipelines.graph.on_ray.client import Asks, lacking
+from pipelines.graph.on_ray.client import ResourceRequest, lacking
 from tests.support.places import ROOT
 
 SMALL, LARGE = {"CPU": 2.0, "memory": 8e9}, {"CPU": 16.0, "memory": 64e9}
 LENDS = {"CPU": 4.0, "memory": 16e9, "GPU": 1.0}
 
 
+def request(**resources: Any) -> ResourceRequest:
+    return ResourceRequest.of(Resources(**resources))
+
+
 def test_a_stage_asks_for_what_resources_say() -> None:
-    assert Asks.of(Resources(threads=2, gpus=0.5, memory_gb=1.5)) == Asks(2, 0.5, 1_500_000_000, False)
+    assert request(threads=2, gpus=0.5, memory_gb=1.5) == ResourceRequest(2, 0.5, 1_500_000_000, False)
     # its workers ask for themselves; if it held what they need, stages could wait for each other for ever
-    assert Asks.of(Resources(threads=2, gpus=1, memory_gb=8, workers=4)) == Asks(0, 0, 0, True)
-    assert Asks.of(Resources(workers=(1, 2))).joins
-    assert Asks.of(Resources()).on([SMALL, LARGE])["CPU"] == 16  # all of the largest
+    assert request(threads=2, gpus=1, memory_gb=8, workers=4) == ResourceRequest(0, 0, 0, True)
+    assert request(workers=(1, 2)).joins
+    assert request().on([SMALL, LARGE])["CPU"] == 16  # all of the largest
 
 
 def test_resources_that_no_node_has_are_named() -> None:
     nodes = [SMALL, LARGE, LENDS]
-    assert lacking(Asks.of(Resources(threads=16)), nodes) == ""
-    assert lacking(Asks.of(Resources()), nodes) == ""
-    assert lacking(Asks.of(Resources(workers=9, gpus=9)), nodes) == ""
-    assert lacking(Asks.of(Resources(threads=17)), nodes) == (
+    assert lacking(request(threads=16), nodes) == ""
+    assert lacking(request(), nodes) == ""
+    assert lacking(request(workers=9, gpus=9), nodes) == ""
+    assert lacking(request(threads=17), nodes) == (
         "it requires 17 CPUs (resources.threads), and no node of the Ray cluster has more than 16"
     )
-    assert lacking(Asks.of(Resources(threads=1, gpus=1)), [SMALL]).endswith("no node of the Ray cluster has any")
-    assert lacking(Asks.of(Resources(threads=1, memory_gb=100)), nodes) == (
+    assert lacking(request(threads=1, gpus=1), [SMALL]).endswith("no node of the Ray cluster has any")
+    assert lacking(request(threads=1, memory_gb=100), nodes) == (
         "it requires 100.0 GB of memory (resources.memory_gb), and no node of the Ray cluster has more than 64.0"
     )
-    assert lacking(Asks.of(Resources(threads=8, gpus=1)), nodes) == (
+    assert lacking(request(threads=8, gpus=1), nodes) == (
         "it requires 8 CPUs, 1 GPUs, and no node of the Ray cluster has all of these"
     )
 
