@@ -4,11 +4,11 @@ import json
 import os
 import socket
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -42,6 +42,7 @@ WITHOUT_KEY = "other machines could ask without a key; name a file of keys with 
 BACKLOG = 2048  # connections that wait to be accepted
 Share = tuple[Source, float]
 DRAIN_SECONDS = 20  # for requests in flight when the service stops
+ABORT_SECONDS = 0.05  # until connections are closed again, after a second signal
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def serving(sources: dict[str, Source], settings: Settings | None = None) -> Ite
     settings = settings or Settings()
     host, catalogue = settings.host, Catalogue(conditions=settings.conditions)
     listener = _listener(host, settings.port)
-    with closing(listener), closing(catalogue):
+    with closing(listener), closing(catalogue), ThreadPoolExecutor(1, "http") as threads:
         catalogue.serve(sources)
         catalogue.disagreements, catalogue.signer = settings.disagreements, settings.signer
         if settings.request_days:
@@ -127,27 +128,26 @@ def serving(sources: dict[str, Source], settings: Settings | None = None) -> Ite
         about = settings.keys, settings.hosts, settings.log_format, traced, settings.origins
         server = http_server(application(catalogue, *about), settings.certificate)
         # in a thread, as uvicorn in the main thread takes over the signals
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http")
-        thread.start()
+        running = threads.submit(server.run, sockets=[listener])
         try:
             yield certificates.address(host, listener.getsockname()[1], settings.certificate)
         finally:
-            _drain(server, thread)
+            _drain(server, running)
             if traced:
                 traced.close()
 
 
-def _drain(server: uvicorn.Server, thread: threading.Thread) -> None:
+def _drain(server: uvicorn.Server, running: Future[None]) -> None:
     """Wait for the requests in flight; a second signal closes their connections, as no model answers after it."""
     try:
         server.should_exit = True
-        thread.join()
+        running.result()  # Thread.join, interrupted by a signal, takes the thread for ended before Python 3.13
     except BaseException:
-        with suppress(RuntimeError):  # the server has just ended
-            for connection in list(server.server_state.connections):
-                if isinstance(connection, Connection):  # else it is within its handshake
-                    connection.loop.call_soon_threadsafe(connection.transport.abort)
-        thread.join()
+        while wait([running], ABORT_SECONDS).not_done:  # clients that lose a connection open new ones
+            with suppress(RuntimeError):  # the server has just ended
+                for connection in list(server.server_state.connections):
+                    if isinstance(connection, Connection):  # else it is within its handshake
+                        connection.loop.call_soon_threadsafe(connection.transport.abort)
         raise
 
 
@@ -280,8 +280,7 @@ def require_free(host: str, port: int) -> None:
 
 def free_port(host: str = "127.0.0.1") -> int:
     """A port on which nothing listens now."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
+    with closing(_listener(host, 0)) as probe:
         return probe.getsockname()[1]
 
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -79,6 +80,12 @@ def test_what_cannot_be_served_is_one_sentence(version: registry.Version) -> Non
             pass
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="this machine has no IPv6")
+def test_a_free_port_is_found_at_an_address_of_ipv6() -> None:
+    with socket.create_server(("::1", free_port("::1")), family=socket.AF_INET6) as listener:
+        assert listener.getsockname()[1]
+
+
 @pytest.mark.parametrize(("encrypted", "by"), [(False, signal.SIGTERM), (True, signal.SIGTERM), (False, signal.SIGHUP)])
 def test_sigterm_lets_requests_be_answered_and_ends_all(
     encrypted: bool,
@@ -115,6 +122,21 @@ def test_a_second_interrupt_closes_the_connections(checkout: Path, monkeypatch: 
             answer.result()
         assert process.wait() == 130
     assert "Traceback" not in process.said()
+
+
+def test_the_server_has_ended_when_its_models_end() -> None:
+    """A second interrupt meets the wait for the requests in flight; what still ran would fail without its threads."""
+    body = raw_http.encoded({"rows": [{"text": "新型スマートフォンの予約" * 58}] * 256})
+    source = Source("mini", folder=ROOT / "encoders" / "mini-ja")
+    with ThreadPoolExecutor(1) as pool, pytest.raises(KeyboardInterrupt), serving({"mini": source}) as address:
+        answer = pool.submit(raw_http.post, address, "/predict", body)
+        time.sleep(0.5)
+        assert not answer.done()
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        raise KeyboardInterrupt
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("http")]
+    with pytest.raises((OSError, http.client.HTTPException)):
+        answer.result()
 
 
 def _check_that_a_generated_client_works(address: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
