@@ -71,7 +71,7 @@ def quality(folder: Path, task: Task) -> dict[str, Any]:
 
 
 def _shared(first: _Split, second: _Split) -> dict[str, Any]:
-    """The rows of `other` that are in `one`, with their repetitions."""
+    """The rows of `second` that are in `first`, with their repetitions."""
     both = first.sides.keys() & second.sides.keys()
     ids = sorted(second.sides[digest] for digest in both)
     return _some(ids) | {"rows": len(both) + sum(second.again[digest] for digest in both)}

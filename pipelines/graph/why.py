@@ -209,7 +209,10 @@ def _counted(stage: Any, code: CodeStage) -> str:
     values = sum(len(dep.params) for dep in stage.params)
     files = {file for path in paths for file in code_manifest.read(code.texts.get(path, ""))}
     read = sum(path not in code.texts for path in paths)
-    of_code = f"{len(files)} files of code, " if files else ""
-    return (
-        f"its command, {values} params, {of_code}{read} files and folders that it reads and {len(stage.outs)} outputs"
-    )
+    of_code = f"{_number(len(files), 'file')} of code, " if files else ""
+    inputs = f"{read} file{' or folder' if read == 1 else 's and folders'} that it reads"
+    return f"its command, {_number(values, 'param')}, {of_code}{inputs} and {_number(len(stage.outs), 'output')}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
