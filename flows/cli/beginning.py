@@ -32,6 +32,7 @@ def new(
     ],
     text: Annotated[str, typer.Option(help="the column of the texts")] = "",
     label: Annotated[str, typer.Option(help="the column of the labels")] = "",
+    sheet: Annotated[str, typer.Option(help="the sheet of a workbook")] = "",
     query: Query = "",
     into: Annotated[Path, typer.Option(help="the params file to write into; made if it is not there")] = PARAMS,
     yes: Annotated[bool, typer.Option("--yes", help="ask nothing")] = False,
@@ -54,14 +55,17 @@ def new(
     words, name = _named(files)
     params.require_name(name, "bertline new: NAME")
     with snapshots.beside(words, query, into.parent, name) as snapshot:
-        answer = _entered(snapshot, name, text, label, into, yes, as_json)
+        answer = _entered(snapshot, name, (text, label, sheet), into, yes, as_json)
     print_answer(answer, as_json, _written)
 
 
 def _entered(
-    snapshot: "Snapshot", name: str, text: str, label: str, into: Path, yes: bool, as_json: bool
+    snapshot: "Snapshot", name: str, chosen: tuple[str, str, str], into: Path, yes: bool, as_json: bool
 ) -> dict[str, Any]:
-    """Inspect files, and write their entries into a params file; returns the answer of `new`."""
+    """Inspect files, and write their entries into a params file; returns the answer of `new`.
+
+    `chosen` names the column of the texts, that of the labels, and the sheet.
+    """
     from flows.cli import text_inputs
     from pipelines.core import params
     from pipelines.data import inspection
@@ -69,17 +73,16 @@ def _entered(
 
     paths = snapshot.files
     _require_folder(paths, name)
-    seen = inspection.inspect(paths, text, label)
+    seen = inspection.inspect(paths, *chosen)
     sentences = [f"{snapshot.origin}: copied to {snapshot.place}"] if snapshot.place else []
     sentences += inspection.sentences(seen)
     for sentence in sentences:
         tell(sentence, as_json)
     if not yes and text_inputs.is_terminal():
-        seen = _confirmed(seen, paths, text, label, f"write the entries {name} into {into}?", as_json)
-    for sentence in inspection.require_prepared(seen):
+        seen = _confirmed(seen, paths, chosen, f"write the entries {name} into {into}?", as_json)
+    for sentence in [*inspection.require_prepared(seen), *new_entries.divide(seen)]:
         tell(sentence, as_json)
         sentences.append(sentence)
-    new_entries.divide(seen)
     added = new_entries.entries(name, seen, str(snapshot))
     new_entries.write(into, added)
     keys = {section: key for section, (key, _, _) in added.items()}
@@ -92,15 +95,16 @@ def _entered(
     return answer
 
 
-def _confirmed(seen: "Seen", paths: list[Path], text: str, label: str, question: str, as_json: bool) -> "Seen":
+def _confirmed(seen: "Seen", paths: list[Path], chosen: tuple[str, str, str], question: str, as_json: bool) -> "Seen":
     """The files, seen with the columns that a person chooses. Raises UsageError if the person wants no entries."""
     from pipelines.data import inspection
 
+    text, label, sheet = chosen
     if "columns" in seen.keys and not (text and label):
         columns = {ours: seen.keys["columns"].get(ours, ours) for ours in ("text", "label")}
         text = typer.prompt("the column of the texts", default=text or columns["text"], err=as_json)
         label = typer.prompt("the column of the labels", default=label or columns["label"], err=as_json)
-        seen = inspection.inspect(paths, text, label)
+        seen = inspection.inspect(paths, text, label, sheet or seen.keys.get("sheet", ""))
     if not typer.confirm(question, default=True, err=as_json):
         raise UsageError("nothing is written")
     return seen

@@ -1,9 +1,7 @@
 """An inspection of files of one's own: their form, rows, labels, lengths and faults. `bertline new` is built on it."""
 
 import difflib
-import math
-import re
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.core.errors import FindingsError, InputError, shown
+from pipelines.core.errors import FindingsError, InputError, UsageError, shown
 from pipelines.core.schema import TARGETS
-from pipelines.data import doubts, duplicates, file_form, split_rows, table_columns
+from pipelines.data import doubts, duplicates, file_form, scripts, split_rows, table_inspection
 from pipelines.data.corpora import custom
 from pipelines.data.findings import Findings
-from pipelines.data.formats import encodings, workbooks
-from pipelines.data.formats.records import plain, records
+from pipelines.data.formats import folders
 from pipelines.data.own_params import Params
+from pipelines.data.table_inspection import TableFacts
 
-JAPANESE = re.compile("[぀-ヿ㐀-鿿]")
 SHOWN = 5
+MOST_LABELS = 20  # in a line
 ALIKE = 0.8  # of two labels that may be one, misspelt
 
 
@@ -40,7 +38,8 @@ class Seen:
     again: int = 0  # rows whose text an earlier row has
     similar: int = 0  # rows whose text is similar to another one
     contradictions: list[str] = field(default_factory=list)
-    other_sheets: list[str] = field(default_factory=list)  # of a workbook, with rows
+    table: TableFacts = field(default_factory=lambda: TableFacts({}))
+    foreign: str = ""  # the script of the texts, if no small encoder knows it
     choices: int = 0  # of the first row that has any
 
     @property
@@ -53,8 +52,8 @@ class Seen:
         return int(np.quantile(self.lengths or [0], 0.95, method="higher"))
 
 
-def inspect(files: Sequence[Path], text: str = "", label: str = "") -> Seen:
-    """Read all rows of the files. `text` and `label` name columns that a person chose.
+def inspect(files: Sequence[Path], text: str = "", label: str = "", sheet: str = "") -> Seen:
+    """Read all rows of the files. `text` and `label` name columns, `sheet` a sheet, that a person chose.
 
     Raises InputError for a file in no known form, or files whose names do not say which split they are.
     """
@@ -68,10 +67,11 @@ def inspect(files: Sequence[Path], text: str = "", label: str = "") -> Seen:
             raise InputError(f"{files[-1]}: it is in another folder than {first}; put the files of a corpus into one")
         seen.keys |= {"source": str(first.parent), "files": file_form.splits(files)}
     seen.keys |= file_form.of_all(files)
-    if seen.keys["format"] == "xlsx" and len(sheets := workbooks.sheets_with_rows(first)) > 1:
-        seen.keys["sheet"], *seen.other_sheets = sheets
     if first.is_file() and seen.keys["format"] in file_form.TABLES:
-        seen.keys |= _table(files, seen.keys, text, label)
+        seen.table = table_inspection.inspect(files, seen.keys, text, label, sheet)
+        seen.keys |= seen.table.keys
+    elif sheet:
+        raise UsageError(f"--sheet: {first} is no workbook; leave it out")
     keys = dict(seen.keys)
     _count(seen)
     if keys["format"] == "conll" and seen.keys["language"] == "ja" and "units" not in keys:
@@ -108,54 +108,6 @@ def require_prepared(seen: Seen) -> list[str]:
     return [_left_out(more, "more broken rows")] if more else []
 
 
-def _table(files: Sequence[Path], keys: dict[str, Any], text: str, label: str) -> dict[str, Any]:
-    """The kind and the columns of tables, told by the first one, and names of labels that are no text."""
-    table, *others = (_columns(file, keys) for file in files)
-    try:
-        kind, columns = table_columns.kind_and_columns(table, text, label)
-    except InputError as error:
-        raise InputError(f"{files[0]}: {error}") from None
-    if any(table_columns.id_column(other) != columns.get("id", "") for other in others):
-        columns.pop("id", None)  # rows of one file have none
-    rename: dict[str, str] = {}
-    if kind in ("single", "pair"):
-        name = columns.get("label", "label")
-        rename = _names_of_numbers([*table[name], *(cell for other in others for cell in other[name])])
-    return {
-        "kind": kind,
-        **({"columns": columns} if columns else {}),
-        **({"labels": {"rename": rename}} if rename else {}),
-    }
-
-
-def _columns(file: Path, keys: dict[str, Any]) -> defaultdict[str, list[Any]]:
-    """The cells of each column of a table; none of a column that it lacks."""
-    opener = encodings.opener(keys.get("encoding", "utf-8")) or plain
-    table = defaultdict[str, list[Any]](list)
-    errors: list[InputError] = []
-    for _, record in records(
-        file, keys["format"], (), opener, keys.get("delimiter", ","), errors.append, keys.get("sheet", "")
-    ):
-        for name, cell in record.items():
-            table[name].append(cell)
-    if not table:
-        raise errors[0] if errors else InputError(f"{file}: no rows in it")
-    return table
-
-
-def _names_of_numbers(cells: Sequence[Any]) -> dict[str, str]:
-    """The names of labels that are no text and no whole number, as pandas writes them into CSV: 0.5, True.
-
-    1.0 is 1, since pandas makes 1.0 of 1 if a label is missing.
-    """
-    names = {
-        str(cell): str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
-        for cell in cells
-        if isinstance(cell, bool) or (isinstance(cell, float) and math.isfinite(cell))
-    }
-    return dict(sorted(names.items()))
-
-
 def _count(seen: Seen) -> None:
     """Read the rows as `prepare` reads them, and count."""
     options = {key: value for key, value in seen.keys.items() if key != "source"}
@@ -178,7 +130,7 @@ def _count(seen: Seen) -> None:
         )
     distinct = sorted(first)[: duplicates.MAX_ROWS]
     seen.similar = len(distinct) - len({*duplicates.together(distinct)})
-    seen.keys["language"] = "ja" if sum(bool(JAPANESE.search(text)) for text in first) > len(first) / 2 else "en"
+    seen.keys["language"], seen.foreign = scripts.language(first), scripts.foreign(first)
     if seen.kind == "tagging" and seen.keys["format"] in file_form.TABLES and seen.keys["language"] == "ja":
         seen.keys["units"] = "characters"  # no spaces divide its words
     if seen.kind == "span" and seen.labels["unanswerable"]:
@@ -252,18 +204,31 @@ def sentences(seen: Seen) -> list[str]:
     form += f", columns separated by {keys['delimiter']!r}" if "delimiter" in keys else ""
     form += f", sheet {keys['sheet']!r}" if "sheet" in keys else ""
     report = [f"{keys['source']}: {form}; {total:,} rows of kind {seen.kind}, language {keys['language']}"]
-    if seen.other_sheets:
-        report.append(f"sheets that are not read: {', '.join(map(shown, seen.other_sheets))}; `sheet` names another")
+    if others := seen.table.other_sheets:
+        report.append(f"sheets that are not read: {', '.join(map(shown, others))}; `sheet` names another")
+    if keys["format"] == "folder" and (unread := folders.unread(Path(keys["source"]))):
+        some = ", ".join(shown(str(file)) for file in unread[:SHOWN]) + (", ..." if len(unread) > SHOWN else "")
+        report.append(f"{len(unread):,} files are not read: {some}; a text is LABEL/NAME.txt")
     if keys.get("columns"):
         report.append("columns: " + ", ".join(f"{ours} is {theirs!r}" for ours, theirs in keys["columns"].items()))
+    if seen.foreign:
+        why = "no language of it is known to a small encoder of this project"
+        report.append(f"script: {seen.foreign}; {why}; start from a published encoder (docs/using.md)")
     if seen.labels:
-        report.append("labels: " + ", ".join(f"{label} {count:,}" for label, count in seen.labels.most_common(20)))
+        most_common = ", ".join(f"{label} {count:,}" for label, count in seen.labels.most_common(MOST_LABELS))
+        many = f"{len(seen.labels):,}, of which the most frequent are " if len(seen.labels) > MOST_LABELS else ""
+        report.append(f"labels: {many}{most_common}")
+    if names := seen.table.class_names:
+        some = ", ".join(f"{number} is {shown(name)}" for number, name in [*names.items()][:MOST_LABELS])
+        report.append(f"names of labels, from the file's metadata: {some}{', ...' if len(names) > MOST_LABELS else ''}")
     median = int(np.median(seen.lengths or [0]))
     most = max(seen.lengths or [0])
     report.append(f"lengths in characters: half up to {median:,}, 19 of 20 up to {seen.long:,}, all up to {most:,}")
     for what, places in (("without a text", seen.empty), ("without a label", seen.unlabelled)):
         if places:
             report.append(f"{len(places):,} rows {what} are left out: {', '.join(places[:SHOWN])}")
+    if seen.table.rejected:
+        report.append(f"{seen.table.rejected:,} rows are left out: their `answer` is not accept")
     if seen.broken:
         report.append(_left_out(seen.broken, "broken rows"))
     if seen.again or seen.similar:
@@ -283,7 +248,7 @@ def _of_labels(seen: Seen) -> list[str]:
         if seen.kind == "choice"
         else f"the labels {shown(rare)} and {shown(frequent)} become one"
         for rare, frequent in seen.keys.get("labels", {}).get("rename", {}).items()
-        if rare != frequent
+        if rare != frequent and rare not in seen.table.class_names
     ]
     for label, count in seen.labels.items() if seen.kind in ("single", "pair") else []:
         if count == 1:

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core import paths, yaml_file
-from pipelines.core.errors import UsageError
-from pipelines.data import recipes
+from pipelines.core.errors import InputError, UsageError
+from pipelines.data import recipes, split_rows
+from pipelines.data.corpora import custom
 from pipelines.data.file_form import TABLES
+from pipelines.data.findings import Findings
 from pipelines.data.inspection import Seen
+from pipelines.data.own_params import Params
 from pipelines.graph import checking
 
 Entries = dict[str, tuple[str, str, dict[str, Any]]]  # section -> name, comment, entry
@@ -19,7 +22,7 @@ SECTIONS = (
     *("finetune", "baseline", "compress", "evaluate", "export", "promote"),
 )
 ORDER = (
-    *("kind", "source", "files", "format", "encoding", "delimiter", "sheet", "columns", "units", "labels"),
+    *("kind", "source", "files", "format", "encoding", "delimiter", "sheet", "columns", "where", "units", "labels"),
     *("leave_out", "unanswerable", "split", "language"),
 )
 ALONE = "# Entries of one's own; `bertline use {file}` makes this file the active params.yaml.\n\n"
@@ -57,11 +60,36 @@ def entries(name: str, seen: Seen, origin: str = "") -> Entries:
     }
 
 
-def divide(seen: Seen) -> None:
-    """Add the key `split` if only one file is there, and none of them is a test."""
-    if {*seen.keys.get("files", {"train": ""})} == {"train"}:
-        dev = {"dev": 0.1} if sum(seen.rows.values()) >= recipes.ENOUGH_FOR_DEV else {}
-        seen.keys["split"] = {"test": 0.2, **dev, "seed": 1}
+def divide(seen: Seen) -> list[str]:
+    """Add the key `split` if only one file is there, and none of them is a test; returns a line on a split left out.
+
+    Raises InputError if no test can be made of the rows.
+    """
+    if {*seen.keys.get("files", {"train": ""})} != {"train"}:
+        return []
+    enough = sum(seen.rows.values()) >= recipes.ENOUGH_FOR_DEV
+    refused: list[str] = []
+    for shares in ([{"test": 0.2, "dev": 0.1}] if enough else []) + [{"test": 0.2}]:
+        seen.keys["split"] = {**shares, "seed": 1}
+        try:
+            _require_splits(seen)
+        except InputError as error:
+            refused.append(str(error))
+        else:
+            return [f"{why}; so none is made" for why in refused]
+    raise InputError(f"{refused[-1]}, or name two files, of which one is the test")
+
+
+def _require_splits(seen: Seen) -> None:
+    """Raise InputError if the rows cannot be divided as the key `split` says."""
+    keys = {key: value for key, value in seen.keys.items() if key != "source"}
+    params, raw = Params(**keys), Path(seen.keys["source"])
+    assert params.split, "it was written"
+    rows = custom.read(raw, "train", params, Findings(params.leave_out))
+    try:
+        split_rows.splits(rows, params.kind, params.split)
+    except InputError as error:
+        raise InputError(f"{raw}: {error}") from None
 
 
 def write(file: Path, added: Entries) -> None:

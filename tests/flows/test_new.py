@@ -195,6 +195,7 @@ def conll(path: Path) -> None:
     path.write_text("\n".join(sentences))
 
 
+WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india", "juliett")
 FOLK = [(first, last) for first in ("Ada", "Bo", "Cy", "Di", "Ed") for last in ("Hill", "Moor", "Lake")]
 
 
@@ -271,7 +272,7 @@ def test_a_dev_file_without_a_test_is_the_test(place: Path) -> None:
         ("a.csv", b"sep=;\ntext;label\nx;y\n", "its first line, 'sep=;', is read by Excel alone; remove this line"),
         ("a.xlsx", b"PK", "not a readable workbook"),
         ("a.ods", b"PK", "a workbook of another form than xlsx; save it as xlsx"),
-        ("a.pdf", b"%PDF text", "not CSV, TSV, JSONL, Parquet, xlsx"),
+        ("a.pdf", b"%PDF text", "not CSV, TSV, JSONL, JSON, Parquet, xlsx"),
         ("a.csv", b"text\nx\ny\n", "no column holds labels"),
         ("a.csv", b"a,b\n", "no rows in it"),
         ("a.csv", bytes(range(256)), "no text in a known encoding"),
@@ -331,6 +332,29 @@ def test_entities_of_japanese_tables_are_tagged_by_character(place: Path) -> Non
     pq.write_table(pa.Table.from_pylist(rows), "names.parquet")
     assert "24 rows of kind tagging, language ja" in new("names.parquet")
     assert yaml.safe_load(Path("params.yaml").read_text())["prepare"]["names"]["units"] == "characters"
+
+
+@pytest.mark.parametrize(
+    ("texts", "splits"),
+    [
+        ([f"this is the template of all of these texts in number {i}" for i in range(60)], []),
+        ([f"{word} {i}" for i, word in enumerate(WORDS)] * 30, ["test"]),
+        ([f"{word} {i}" for i in range(40) for word in WORDS], ["test", "dev"]),
+    ],
+)
+def test_a_split_that_gets_no_row_is_none_of_the_entries(texts: list[str], splits: list[str], place: Path) -> None:
+    lines = [f"{text},{'ab'[i % 2]}" for i, text in enumerate(texts)]
+    Path("a.csv").write_text("\n".join(["text,label", *lines, ""]))
+    ended = commands.bertline("new", "a.csv", "--yes").require(0 if splits else 1)
+    if not splits:
+        assert "a.csv: split: test gets none of 60 rows; rows with similar texts" in ended.err
+        assert not Path("params.yaml").exists()
+        return
+    params = yaml.safe_load(Path("params.yaml").read_text())
+    assert [name for name in params["prepare"]["a"]["split"] if name != "seed"] == splits
+    assert ("dev" in params["finetune"]["a"]) == ("dev" in splits)
+    assert ("dev gets none of" in ended.out) == ("dev" not in splits)
+    prepare.main("a")
 
 
 def test_columns_may_be_named(place: Path) -> None:

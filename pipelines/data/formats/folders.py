@@ -12,10 +12,21 @@ def files(folder: Path, labelled: bool) -> list[Path]:
 
     Notebooks and macOS leave copies under such names.
     """
+    return [file for file in _visible(folder, "*/*" if labelled else "**/*") if file.suffix.lower() == ".txt"]
+
+
+def unread(folder: Path) -> list[Path]:
+    """The files below a folder of labels that are no texts of it, by their paths in it."""
+    texts = {*files(folder, labelled=True)}
+    return [file.relative_to(folder) for file in _visible(folder, "**/*") if file.is_file() and file not in texts]
+
+
+def _visible(folder: Path, pattern: str) -> list[Path]:
+    """The files and folders whose names, and those of the folders around them, do not begin with a dot."""
     return sorted(
         file
-        for file in folder.glob("*/*" if labelled else "**/*")
-        if file.suffix.lower() == ".txt" and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+        for file in folder.glob(pattern)
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
     )
 
 

@@ -26,6 +26,51 @@ def csv(path: Path, encoding: str = "utf-8", delimiter: str = ",", first: str = 
     return path
 
 
+PLACE = [{"start": 3, "end": 6, "label": "LOC"}]
+FORMS = {  # of annotation tools: records without their texts -> kind, columns, target
+    "doccano, labels": ({"label": ["a"]}, "single", {}, "a"),
+    "Prodigy, choices": ({"options": [{"id": "a"}], "accept": ["a"]}, "single", {"label": "accept"}, "a"),
+    "doccano, spans": ({"label": [[3, 6, "LOC"]]}, "tagging", {"entities": "label"}, PLACE),
+    "doccano, entities": (
+        {"entities": [{"id": 1, "label": "LOC", "start_offset": 3, "end_offset": 6}]}, "tagging", {}, PLACE,
+    ),
+    "spaCy": ({"entities": [[3, 6, "LOC"]]}, "tagging", {}, PLACE),
+    "Prodigy": ({"spans": PLACE, "tokens": [{"text": "in"}]}, "tagging", {"entities": "spans"}, PLACE),
+    "Label Studio": (
+        {"label": [{"start": 3, "end": 6, "text": "Rom", "labels": ["LOC"]}]}, "tagging", {"entities": "label"}, PLACE,
+    ),
+    "Hugging Face, tags": (
+        {"tokens": ["in", "Rom"], "ner_tags": ["O", "B-LOC"]}, "tagging",
+        {"text": "tokens", "entities": "ner_tags"}, PLACE,
+    ),
+    "Hugging Face, answers": (
+        {"question": "Where?", "context": "in Rom", "answers": {"text": ["Rom"], "answer_start": [3]}},
+        "span", {}, [{"text": "Rom", "start": 3}],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tool", FORMS)
+def test_the_files_of_annotation_tools_are_told(tool: str, checkout: Path) -> None:
+    record, kind, columns, target = FORMS[tool]
+    line = json.dumps({"text": "in Rom"} | record) + "\n"
+    Path("a.jsonl").write_text(line * 10 + line.replace('["a"]', '["b"]') * 10)
+    seen = inspection.inspect([Path("a.jsonl")])
+    inspection.require_prepared(seen)
+    assert (seen.kind, seen.keys.get("columns", {}), seen.broken) == (kind, columns, [])
+    options = {key: value for key, value in seen.keys.items() if key != "source"}
+    row = custom.first_row(Path("a.jsonl"), "train", custom.Params(**options))
+    assert row is not None
+    assert row[{"span": "answers", "tagging": "entities"}.get(kind, "label")] == target
+
+
+def test_of_two_spellings_as_frequent_the_usual_width_stays(checkout: Path) -> None:
+    labels = ("ｶﾅ", "カナ", "Ａ", "A")
+    Path("a.csv").write_text("text,label\n" + "".join(f"word {i * i},{labels[i % 4]}\n" for i in range(40)))
+    seen = inspection.inspect([Path("a.csv")])
+    assert seen.keys["labels"] == {"names": ["A", "カナ"], "rename": {"ｶﾅ": "カナ", "Ａ": "A"}}
+
+
 def test_whole_numbers_that_pandas_wrote_as_floats_are_labels(checkout: Path) -> None:
     labels = [None if i % 4 == 0 else i % 2 for i in range(40)]
     pd.DataFrame({"text": [f"word {i * i}" for i in range(40)], "label": labels}).to_parquet("a.parquet")
@@ -215,3 +260,21 @@ def test_a_label_of_the_test_alone_is_a_label(checkout: Path) -> None:
     seen = inspection.inspect([Path("train.conll"), Path("test.conll")])
     assert seen.keys["labels"] == {"names": ["LOC", "PER"]}
     inspection.require_prepared(seen)
+
+
+def test_files_that_are_no_texts_of_a_folder_are_told(checkout: Path) -> None:
+    for i in range(20):
+        for name in (f"{'ab'[i % 2]}/{i}.txt", "a/old/1.txt", "README.md", "b/.1.txt"):
+            file = Path("mails", name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"word {i * i}")
+    seen = inspection.inspect([Path("mails")])
+    line = "2 files are not read: 'README.md', 'a/old/1.txt'; a text is LABEL/NAME.txt"
+    assert (line in inspection.sentences(seen), seen.rows) == (True, {"train": 20})
+
+
+def test_labels_that_are_not_named_are_counted(checkout: Path) -> None:
+    lines = [f"word {i * i} x,l{i % 25}" for i in range(100)]
+    Path("a.csv").write_text("\n".join(["text,label", *lines, ""]))
+    (line,) = (line for line in inspection.sentences(inspection.inspect([Path("a.csv")])) if "labels" in line)
+    assert line.startswith("labels: 25, of which the most frequent are l0 4, l1 4, ")
