@@ -22,7 +22,6 @@ from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation import significance
 from pipelines.evaluation.prediction_scores import metric_of_rows
-from pipelines.graph.dvc_steps import LOCK
 
 Entries = dict[str, dict[str, Any]]
 Key = tuple[str, str, int]  # an entry, its origin, a seed
@@ -103,7 +102,7 @@ def keep(entries: Entries, teacher: str, seeds: list[int], runs: Path, only: lis
 
 def stages() -> dict[str, Any]:
     """The stages of dvc.lock; DVC writes 5e-05, which is no number in the YAML of `yaml`."""
-    locked: dict[str, Any] = load_yaml(LOCK)["stages"]
+    locked: dict[str, Any] = load_yaml(paths.DVC_LOCK)["stages"]
     return locked
 
 
