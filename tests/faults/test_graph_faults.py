@@ -107,7 +107,7 @@ def test_after_a_kill_dvc_repro_goes_on_too(repository: Path) -> None:
 def test_a_lock_file_that_another_run_is_writing_is_left_to_it(repository: Path) -> None:
     """`bertline why` waits for a run that writes dvc.lock."""
     finish()
-    with repository_of_dvc.opened() as repo, repository_of_dvc.held(repo):
+    with repository_of_dvc.opened() as repo, repository_of_dvc.locked(repo):
         why = [sys.executable, "-m", "flows.cli", "why", "a"]
         process = subprocess.Popen(why, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
         time.sleep(6)

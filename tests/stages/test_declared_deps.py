@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from pipelines.core import provenance
-from pipelines.graph.dvc_steps import held, opened, planned
+from pipelines.graph.dvc_steps import locked, opened, planned
 from tests.support import forked
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ class Declared(NamedTuple):
 
 def declared() -> dict[str, Declared]:
     """The stages of the graph but `code`, which is of the code itself."""
-    with opened() as repo, held(repo):
+    with opened() as repo, locked(repo):
         stages, _ = planned(repo)
         return {
             stage.addressing: Declared(

@@ -15,7 +15,7 @@ from dvc.repo import Repo
 from pipelines.core import provenance, tables
 from pipelines.core.errors import InputError
 from pipelines.graph import code_manifest, executor, why
-from pipelines.graph.dvc_steps import held, opened
+from pipelines.graph.dvc_steps import locked, opened
 from pipelines.graph.plan import Plan
 from tests.support import forked
 from tests.support.places import ROOT
@@ -35,7 +35,7 @@ def change(file: Path, *keys: str, value: object) -> None:
 
 def stale() -> set[str]:
     """The stages that would run again."""
-    with opened() as repo, held(repo):
+    with opened() as repo, locked(repo):
         return Plan.of(repo, []).stale
 
 
