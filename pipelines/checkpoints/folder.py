@@ -15,7 +15,7 @@ from pipelines.core.opened_folder import CONFIG, Folder, OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
 from pipelines.core.task import Task
 from pipelines.models import backbones, heads
-from pipelines.text import protocol, tokenizer
+from pipelines.text import backend, protocol, tokenizer
 
 
 def save(model: PreTrainedModel, folder: Path, tokenizer_folder: Path, task: Task | None = None) -> None:
@@ -31,20 +31,23 @@ def save(model: PreTrainedModel, folder: Path, tokenizer_folder: Path, task: Tas
 
 
 def _let_auto_tokenizer_open(folder: Path, model: PreTrainedModel) -> None:
-    """Add to a Japanese tokenizer's config the keys that AutoTokenizer and `pipeline` need.
+    """Add to a tokenizer's files what AutoTokenizer and `pipeline` need to give the model what bertline gives it.
 
     For ModernBERT, AutoTokenizer ignores the tokenizer class in the config and requires a tokenizer.json, which cannot
     express MeCab. If the config has an `auto_map`, it uses the class: transformers' own, unless it is called with
     `trust_remote_code`, for which this folder has no code.
     """
     config = dict(OpenedFolder(folder).tokenizer_config)
-    if config.get("tokenizer_class") != protocol.MECAB_CLASS:
-        return
     types = ["token_type_ids"] if backbones.takes_types(model) else []
     config["model_input_names"] = ["input_ids", *types, "attention_mask"]
-    config.pop("auto_map", None)  # may be left from a model of another family
-    if model.config.model_type == "modernbert":
-        config["auto_map"] = {"AutoTokenizer": [f"tokenizer.{protocol.MECAB_CLASS}", None]}
+    if config.get("tokenizer_class") == protocol.MECAB_CLASS:
+        config.pop("auto_map", None)  # may be left from a model of another family
+        if model.config.model_type == "modernbert":
+            config["auto_map"] = {"AutoTokenizer": [f"tokenizer.{protocol.MECAB_CLASS}", None]}
+    elif (loaded := tokenizer.load(folder)).name != "wordpiece":  # transformers' classes of WordPieces agree
+        backend.write_special_tokens(folder, loaded)
+        if types or loaded.name != "bpe":  # a family's class may place special tokens elsewhere; RoBERTa's has no types
+            config |= {"tokenizer_class": "PreTrainedTokenizerFast", "bertline_tokenizer": loaded.name}
     json_file.write(folder / protocol.CONFIG, config)
 
 

@@ -14,7 +14,7 @@ from pipelines.core.errors import InputError
 from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.ragged import Ragged, Spans, ragged
 from pipelines.text.chunks import InPieces
-from pipelines.text.protocol import CONFIG, Specials
+from pipelines.text.protocol import CONFIG, Specials, Tokenizer
 
 FILE = "tokenizer.json"
 # the special tokens of BERT's input, and their usual names, for folders that do not name them
@@ -62,6 +62,41 @@ def write(backend: Backend, folder: Path, kind: str, parts: dict[str, str], more
     config = {"tokenizer_class": kind, **{f"{part}_token": token for part, token in parts.items()}, **more}
     text = json.dumps(config, ensure_ascii=False, indent=1, sort_keys=True)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+
+
+def write_special_tokens(folder: Path, loaded: Tokenizer) -> None:
+    """Let transformers add the special tokens as `encoding.sequence.join` does; the characters of the tokens stay."""
+    settings = json_file.mapping(folder / FILE)
+    cls, sep = loaded.tokens([loaded.cls_id, loaded.sep_id])
+    start, first, end = _special(cls, 0), _special(sep, 0), _special(sep, 1)
+    texts = [{"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB")]
+    template = {
+        "type": "TemplateProcessing",
+        "single": [start, texts[0], first],
+        "pair": [start, texts[0], first, *[end] * (loaded.middle - 1), texts[1], end],
+        "special_tokens": {
+            token: {"id": token, "ids": [number], "tokens": [token]}
+            for token, number in ((cls, loaded.cls_id), (sep, loaded.sep_id))
+        },
+    }
+    steps = [*_trimming(settings.get("post_processor")), template]
+    settings["post_processor"] = {"type": "Sequence", "processors": steps} if len(steps) > 1 else template
+    (folder / FILE).write_text(json.dumps(settings, ensure_ascii=False, indent=2), encoding="utf-8")
+
+
+def _special(token: str, type_id: int) -> dict[str, Any]:
+    return {"SpecialToken": {"id": token, "type_id": type_id}}
+
+
+def _trimming(post: Any) -> list[dict[str, Any]]:
+    """The steps of a post-processor that take white space from the characters of a token."""
+    steps = post["processors"] if post and post["type"] == "Sequence" else [post] if post else []
+    settings = ("add_prefix_space", "trim_offsets")
+    return [
+        {"type": "ByteLevel", "use_regex": True, **{name: step[name] for name in settings}}
+        for step in steps
+        if step["type"] in ("ByteLevel", "RobertaProcessing")
+    ]
 
 
 def read(name: str, folder: OpenedFolder) -> BackendTokenizer:

@@ -11,6 +11,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipe
 from pipelines.checkpoints import card, new_head
 from pipelines.checkpoints import folder as model_folder
 from pipelines.core.opened_folder import OpenedFolder
+from pipelines.core.schema import INPUTS
 from pipelines.inference.predictor import Predictor
 from pipelines.models.quantization import int8
 from pipelines.text import tokenizer
@@ -22,6 +23,12 @@ HEADS = [
     ("modernbert", "single", "native", None, "wordpiece"),
     ("modernbert", "pair", "linear", "compare", "unigram"),
     ("modernbert", "regression", "mlp", "mean", "bpe"),
+    ("modernbert", "single", "native", None, "bpe"),
+    ("bert", "pair", "native", None, "bpe"),
+    ("albert", "pair", "native", None, "bpe"),
+    ("bert", "pair", "native", None, "unigram"),
+    ("roberta", "pair", "linear", "compare", "bpe"),
+    ("xlnet", "pair", "native", None, "unigram"),
     ("bert", "tagging", "bilstm", None, "mecab_character"),
     ("bert", "choice", "native", None, "mecab_wordpiece"),
     ("electra", "span", "native", None, "mecab_wordpiece"),
@@ -67,12 +74,38 @@ def test_the_code_on_a_model_card_opens_the_folder(
     for text in TEXTS:
         ids = loaded.encode([text]).values.tolist()
         assert theirs["tokenizer"](text, add_special_tokens=False)["input_ids"] == ids
+    if kind in ("single", "pair", "regression"):
+        check_inputs(theirs, kind, Predictor.load(folder))
 
 
-@pytest.mark.parametrize("family", ["modernbert", "bert", "roberta", "distilbert"])
-def test_a_pipeline_of_transformers_answers_as_the_predictor_does(family: str, checkout: Path) -> None:
-    """It is given a Japanese folder, and nothing else."""
-    folder, table = saved(family, "single", "native", None, "mecab_wordpiece", checkout), rows("single")
+def check_inputs(theirs: dict[str, Any], kind: str, predictor: Predictor) -> None:
+    """Assert that the card's tokenizer and model read rows as the predictor does, special tokens and types included."""
+    table = rows(kind)
+    sequences = predictor.encode(table)
+    (outputs,) = predictor.forward([sequences])
+    records = table.select(INPUTS[kind]).to_pylist()
+    assert len(records) > 1
+    for record, sequence, output in zip(records, sequences.to_pylist(), outputs, strict=True):
+        inputs = theirs["tokenizer"](*record.values(), return_tensors="pt")
+        assert inputs["input_ids"][0].tolist() == sequence["input_ids"]
+        types = inputs.get("token_type_ids", torch.ones(1, 0))[0].tolist()
+        assert types in ([], [int(place >= sequence["first_length"]) for place in range(len(types))])
+        assert theirs["model"](**inputs).logits[0].tolist() == pytest.approx(list(output), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "tokens"),
+    [
+        *((family, "mecab_wordpiece") for family in ("modernbert", "bert", "roberta", "distilbert")),
+        ("modernbert", "bpe"),
+        ("roberta", "bpe"),
+        ("albert", "unigram"),
+        ("xlnet", "unigram"),
+    ],
+)
+def test_a_pipeline_of_transformers_answers_as_the_predictor_does(family: str, tokens: str, checkout: Path) -> None:
+    """It is given a folder, and nothing else."""
+    folder, table = saved(family, "single", "native", None, tokens, checkout), rows("single")
     classify = pipeline("text-classification", model=str(folder))  # nothing asks whether to trust code of the folder
     answers = Predictor.load(folder).predict(table)
     for row, text in zip(answers.to_pylist(), table.column("text").to_pylist(), strict=True):
