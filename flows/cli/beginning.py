@@ -80,7 +80,7 @@ def _entered(
         tell(sentence, as_json)
     if not yes and text_inputs.is_terminal():
         seen = _confirmed(seen, paths, chosen, f"write the entries {name} into {into}?", as_json)
-    for sentence in [*inspection.require_prepared(seen), *new_entries.divide(seen)]:
+    for sentence in [*inspection.require_prepared(seen), *new_entries.add_split(seen)]:
         tell(sentence, as_json)
         sentences.append(sentence)
     added = new_entries.entries(name, seen, str(snapshot))

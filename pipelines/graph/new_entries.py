@@ -60,7 +60,7 @@ def entries(name: str, seen: Seen, origin: str = "") -> Entries:
     }
 
 
-def divide(seen: Seen) -> list[str]:
+def add_split(seen: Seen) -> list[str]:
     """Add the key `split` if only one file is there, and none of them is a test; returns a line on a split left out.
 
     Raises InputError if no test can be made of the rows.

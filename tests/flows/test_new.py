@@ -233,6 +233,33 @@ def test_files_that_say_their_splits_are_taken_together(place: Path) -> None:
     assert tables.read(paths.rows("pairs") / "test.parquet").num_rows == 10
 
 
+@pytest.mark.parametrize(
+    ("names", "source", "files"),
+    [
+        (["part-0", "part-1", "part-2"], "notes.csv", None),
+        (["train", "validation", "test"], "my/notes", {"train": "train", "dev": "validation", "test": "test"}),
+        (["train-0", "train-1", "test"], "notes", {"train": "train", "test": "test"}),
+        (["part-0"], "my/notes/part-0.csv", None),
+    ],
+)
+def test_a_folder_of_tables_is_one_corpus(
+    names: list[str], source: str, files: dict[str, str] | None, place: Path
+) -> None:
+    Path("my/notes").mkdir(parents=True)
+    for name in names:
+        lines = (f"{word} {i * i} of {name},{word}" for i in range(10) for word in ("good", "bad"))
+        Path("my/notes", f"{name}.csv").write_text("\n".join(["text,label", *lines, ""]))
+    Path("my/notes/_SUCCESS").touch()
+    new("my/notes")
+    keys = yaml.safe_load(Path("params.yaml").read_text())["prepare"]["notes"]
+    assert keys["source"] == source
+    assert keys.get("files") == (files and {split: f"{name}.csv" for split, name in files.items()})
+    assert sorted(file.stem for file in Path("my/notes").glob("*.csv")) == sorted(names), "parts stay"
+    prepare.main("notes")
+    rows = [tables.read(file).num_rows for file in paths.rows("notes").glob("*.parquet")]
+    assert sum(rows) == 20 * len(names)
+
+
 @pytest.mark.parametrize(("name", "delimiter"), [("test.tsv", "\t"), ("test.txt", ",")])
 def test_a_format_that_one_of_the_suffixes_does_not_tell_is_written(name: str, delimiter: str, place: Path) -> None:
     Path("my").mkdir()
@@ -388,7 +415,7 @@ def test_a_terminal_is_asked_at_most_three_questions(place: Path, monkeypatch: p
 def test_a_failed_write_leaves_the_file(place: Path) -> None:
     Path("a.csv").write_text("text,label\n" + "".join(f"word {i * i},{i % 2}\n" for i in range(30)))
     seen = inspection.inspect([Path("a.csv")])
-    new_entries.divide(seen)
+    new_entries.add_split(seen)
     Path("params.yaml").write_text("prepare:\n  x: [wrong\n")
     with pytest.raises(UsageError, match="not readable as YAML"):
         new_entries.write(Path("params.yaml"), new_entries.entries("a", seen))

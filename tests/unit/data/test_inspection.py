@@ -167,7 +167,7 @@ def test_ascii_stands_beside_any_encoding(first: str, checkout: Path) -> None:
 @pytest.mark.parametrize("name", ["2024-03-01", "2024", "1e3", "on", "null", "0o17", "12_30", "true"])
 def test_a_name_that_yaml_reads_as_another_value_stands_in_quotes(name: str, checkout: Path) -> None:
     seen = inspection.inspect([csv(Path("a.csv"))])
-    new_entries.divide(seen)
+    new_entries.add_split(seen)
     new_entries.write(Path("params.yaml"), new_entries.entries(name, seen))
     new_entries.write(Path("params.yaml"), new_entries.entries("other", seen))
     assert f"{name}-baseline" in Path("params.yaml").read_text()
