@@ -3,7 +3,7 @@
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from pipelines.data import appending, duplicates, file_form, own_tables, split_r
 from pipelines.data.corpora import custom
 from pipelines.data.findings import Findings
 from pipelines.data.formats import encodings
-from pipelines.data.formats.records import Record, plain, records
+from pipelines.data.formats.records import Record, form_of_suffix, plain, records
 from pipelines.data.own_params import FORMATS, Labels, Params
 from pipelines.entries.prepare import Prepare
 
@@ -30,6 +30,7 @@ class Addition:
         target: the corpus's file of train.
         rows: place in the new file -> the record that is appended.
         out: reason -> places of the rows that are left out.
+        empty: places of rows without a text; only where the entry does not leave them out.
         labels: new labels -> rows; only where the entry lists no labels.
         before, after: split -> rows.
         moved: rows of before whose split is another one now.
@@ -40,6 +41,7 @@ class Addition:
     form: str
     rows: dict[str, Record] = field(default_factory=dict)
     out: dict[str, list[str]] = field(default_factory=dict)
+    empty: list[str] = field(default_factory=list)
     labels: Counter[str] = field(default_factory=Counter)
     before: Counter[str] = field(default_factory=Counter)
     after: Counter[str] = field(default_factory=Counter)
@@ -115,7 +117,7 @@ def _target(file: Path, raw: Path, options: Params, name: str) -> Addition:
         raise InputError(f"{target}: no such file; params.yaml: prepare.{name} names it")
     if target.resolve() == file.resolve():
         raise UsageError(f"{file}: it is the corpus's own file; name a file with new rows")
-    form = options.format or target.suffix.lstrip(".").lower()
+    form = options.format or form_of_suffix(target)
     if form == "xlsx":
         raise UsageError(f"{target}: a workbook; add the rows in the program that wrote it, then bertline check")
     return Addition(file, target, form)
@@ -161,7 +163,8 @@ def _choose(addition: Addition, there: _There, task: Any, options: Params, findi
         if options.kind == "span" or (new.text not in fresh and new.text not in there.texts):
             fresh[new.text if options.kind != "span" else new.place] = new
         else:
-            addition.leave_out("repeat a text" + " with another target" * (before != new.target), new.place)
+            is_other = None not in (before, new.target) and before != new.target
+            addition.leave_out("repeat a text" + " with another target" * is_other, new.place)
     similar = duplicates.similar_to([new.text for new in fresh.values()], there.test)
     opener = encodings.opener(described.encoding) or plain
     raw = dict(records(file, described.format, (), opener, described.delimiter, lambda _: None))
@@ -173,6 +176,8 @@ def _choose(addition: Addition, there: _There, task: Any, options: Params, findi
             addition.leave_out("are similar to a row of the test", new.place)
         else:
             addition.rows[new.place] = raw[new.place]
+            if not new.text:
+                addition.empty.append(new.place)
             if isinstance(new.target, str) and task.labels and new.target not in task.labels:
                 addition.labels[new.target] += 1
     if "id" in options.columns:
@@ -247,8 +252,10 @@ def _count_after(addition: Addition, aside: Path, there: _There, task: Any, opti
 def sentences(addition: Addition) -> Iterator[str]:
     """A line for each thing that was seen and done."""
     for reason, places in addition.out.items():
-        more = ", ..." if len(places) > SHOWN else ""
-        yield f"{addition.file}: {len(places):,} rows {reason}, and are left out: {', '.join(places[:SHOWN])}{more}"
+        yield f"{addition.file}: {len(places):,} rows {reason}, and are left out: {_some(places)}"
+    if addition.empty:
+        way = "`leave_out: [empty]` leaves them out"
+        yield f"{addition.file}: {len(addition.empty):,} rows have no text; {way}: {_some(addition.empty)}"
     for label, count in addition.labels.items():
         yield f"{addition.file}: {count:,} rows have the label {shown(label)}, which is new"
     counts = (f"{split} {addition.before[split]:,} -> {count:,}" for split, count in addition.after.items())
@@ -258,6 +265,10 @@ def sentences(addition: Addition) -> Iterator[str]:
     if addition.after["test"] != addition.before["test"]:
         moved = f", and {addition.moved:,} of the earlier rows are in another split" if addition.moved else ""
         yield f"the test has other rows now{moved}: compare no score with one of before"
+
+
+def _some(places: Sequence[str]) -> str:
+    return ", ".join(places[:SHOWN]) + ", ..." * (len(places) > SHOWN)
 
 
 def answer(addition: Addition) -> dict[str, Any]:

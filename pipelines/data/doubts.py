@@ -10,6 +10,8 @@ from pipelines.entries.prepare import Expect
 FEW = 2  # a label with at most this many rows is reported as rare
 MOST = 20  # number of labels in the report
 NONE = {"rows": 0}
+# what pandas reads as an empty cell, and programs write for one
+NO_VALUE = ("#N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null")
 # key of a split's numbers -> the limit in `expect`, and a description of such rows
 LIMITS = {
     "empty": ("max_empty", "empty texts"),
@@ -44,7 +46,15 @@ def examples(some: Mapping[str, Any]) -> str:
     return ", ".join(some.get("named", ())) or str(some["ids"])
 
 
+def without_value(labels: Mapping[str, int]) -> Iterator[str]:
+    """A sentence on each label that is a word for no value."""
+    for label in filter(labels.__contains__, NO_VALUE):
+        way = "leave these cells empty, or choose the rows by `where`"
+        yield f"the label {shown(label)} ({labels[label]:,} rows) often stands for none; {way}"
+
+
 def _of_labels(split: str, labels: Mapping[str, int]) -> Iterator[str]:
+    yield from (f"{split}: {sentence}" for sentence in without_value(labels))
     for rare, frequent in alike(labels)[:MOST]:
         names = f"{shown(rare)} ({labels[rare]:,} rows) and {shown(frequent)} ({labels[frequent]:,})"
         alike_in = "differ only in case, width or spaces"
@@ -62,10 +72,13 @@ def _not_in_train(split: str, labels: Mapping[str, int], train: Mapping[str, int
 
 
 def alike(labels: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Pairs of a label and a more frequent one that differ only in case, width or white space."""
+    """Pairs of a label and a more frequent one that differ only in case, width or white space.
+
+    Of two that are as frequent, the one of the usual width stays.
+    """
     most: dict[str, str] = {}
     pairs = []
-    for label in sorted(labels, key=lambda name: -labels[name]):
+    for label in sorted(labels, key=lambda name: (-labels[name], unicodedata.normalize("NFKC", name) != name)):
         frequent = most.setdefault(_plain(label), label)
         if frequent != label:
             pairs.append((label, frequent))

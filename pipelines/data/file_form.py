@@ -13,6 +13,7 @@ from pipelines.data.formats.records import FORMATS, Opener, lines, plain
 TABLES = FORMATS  # of records
 CSV_WITH_TABS = {"format": "csv", "delimiter": "\t"}
 BEGINNING_BYTES = 1 << 20  # at most of a line by which the form of JSON is told
+COMPRESSED = ("gz", "zip", "bz2", "xz", "zst", "7z")
 BINARY = ("parquet", "xlsx")  # formats without an encoding
 SPLITS = {  # what names of files say, as words: "latest" is no test
     "train": r"(?<![a-z])train(ing)?(set|data)?(?![a-z])|学習|訓練",
@@ -20,7 +21,7 @@ SPLITS = {  # what names of files say, as words: "latest" is no test
     "dev": r"(?<![a-z])(dev(elopment)?|val(id(ation)?)?)(set|data)?(?![a-z])|検証|開発",
 }
 CONLL = ("conll", "bio", "iob", "iob2")  # suffixes of files whose tags may be others than TAGS
-TAGS = re.compile(r"([^\t]+\t|\S+ )(.*[ \t])?(O|[BI]-\S+)$")
+TAGS = re.compile(r"([^\t]+\t|\S+ )(.*[ \t])?(O|[BIELSU]-\S+)$")
 
 EXCEL = re.compile(r"sep=.$")  # a first line that names the delimiter
 
@@ -86,14 +87,17 @@ def form(file: Path) -> dict[str, Any]:
         return {"format": "folder", "kind": "single", **_encoding(texts[0])}
     if suffix in ("xls", "xlsb", "ods"):
         raise InputError(f"{file}: a workbook of another form than xlsx; save it as xlsx, and name that file")
+    if suffix in COMPRESSED:
+        raise InputError(f"{file}: a compressed file; unpack it, and name the file that is in it")
     if suffix in BINARY:
         return {"format": suffix}
     encoding = _encoding(file)
     opener = _opener(encoding)
-    if suffix in ("json", "jsonl"):
+    if suffix in ("json", "jsonl", "ndjson"):
         return {**_json_form(file, opener, suffix), **encoding}
     head = [line for _, line in zip(range(200), lines(file, opener), strict=False)]
     tagged = [line.rstrip(" \t") for _, line in head if line.strip() and not line.startswith("-DOCSTART-")]
+    tagged = [line for line in tagged if not conll.is_comment(line)]
     if tagged and (suffix in CONLL or all(TAGS.match(line) for line in tagged)):
         words = [conll.fields_of(line)[0] for line in tagged]
         units = {"units": "characters"} if all(len(word) == 1 for word in words) else {}
@@ -102,9 +106,7 @@ def form(file: Path) -> dict[str, Any]:
         is_csv = delimiters.has_quotes(file, opener) and delimiters.is_csv(file, opener)
         return {**(CSV_WITH_TABS if is_csv else {"format": suffix}), **encoding}
     if suffix not in ("csv", "txt"):
-        raise InputError(
-            f"{file}: not CSV, TSV, JSONL, JSON, Parquet, xlsx, CoNLL's columns or a folder per label"
-        )
+        raise InputError(f"{file}: not CSV, TSV, JSONL, JSON, Parquet, xlsx, CoNLL's columns or a folder per label")
     if head and EXCEL.match(head[0][1]):
         raise InputError(f"{file}: its first line, {head[0][1]!r}, is read by Excel alone; remove this line")
     delimiter = delimiters.likeliest(file, opener)
@@ -112,14 +114,14 @@ def form(file: Path) -> dict[str, Any]:
 
 
 def _json_form(file: Path, opener: Opener, suffix: str) -> dict[str, Any]:
-    """Whether JSON is a list of objects, an object on each line, or SQuAD's articles; suffixes are often others."""
+    """The format of JSON: a list of objects, an object on each line, or SQuAD's; the suffix may name another."""
     with opener(file) as source:
         beginning = iter(lambda: source.readline(BEGINNING_BYTES), b"")
         texts = (line.decode("utf-8-sig", errors="replace").strip() for line in beginning)
         first, second = (*islice(filter(None, texts), 2), "", "")[:2]
     if first.startswith("["):
         return {"format": "json"}
-    if suffix == "jsonl" or (first.endswith("}") and second.startswith("{")):
+    if suffix in ("jsonl", "ndjson") or (first.endswith("}") and second.startswith("{")):
         return {"format": "jsonl"}
     return {"format": "squad", "kind": "span"}
 

@@ -9,8 +9,8 @@ from pipelines.core.errors import InputError, choices, shown
 from pipelines.core.schema import INPUTS, ROWS, TARGETS
 from pipelines.data import declared, targets
 from pipelines.data.findings import Findings
-from pipelines.data.formats import delimiters, encodings
-from pipelines.data.formats.records import Record, plain, records
+from pipelines.data.formats import conll, delimiters, encodings
+from pipelines.data.formats.records import Record, form_of_suffix, plain, records
 from pipelines.data.own_params import Labels, Params
 
 MANY_VALUES = 20  # of a column that `where` asks for, in a message
@@ -112,7 +112,7 @@ class _Keys:
 
 
 def _form(path: Path, params: Params) -> str:
-    return params.format or path.suffix.lstrip(".").lower()
+    return params.format or form_of_suffix(path)
 
 
 def _records(path: Path, params: Params, columns: list[str], findings: Findings) -> Iterator[tuple[str, Record]]:
@@ -135,7 +135,9 @@ def _row(
     def get(name: str) -> Any:
         return declared.column(path, at, record, params.columns.get(name, name))
 
-    identifier = get("id") if "id" in params.columns else row_id
+    if params.kind == "tagging":
+        record = _of_words(path, at, record, params)
+    identifier = targets.plain(get("id")) if "id" in params.columns else row_id
     if not isinstance(identifier, str | int) or isinstance(identifier, bool) or identifier == "":
         raise CellError(f"{path}: {at}: the id is {shown(identifier)}; a text or a whole number is expected")
     row: Record = {"id": str(identifier)}
@@ -151,10 +153,27 @@ def _row(
     if target:
         value = get(target) if labelled else record.get(params.columns.get(target, target))
         try:
+            value = value if params.kind in ("span", "tagging") else targets.single(value)
             row[target] = None if value is None or value == "" else _target(value, row, params, findings)
         except ValueError as error:
             raise CellError(f"{path}: {at}: {error}") from None
     return row
+
+
+def _of_words(path: Path, at: str, record: Record, params: Params) -> Record:
+    """A record whose words are a list, with a list of tags beside it, as a text with entities; any other as it is."""
+    text, entities = (params.columns.get(name, name) for name in ("text", "entities"))
+    words, tags = record.get(text), record.get(entities)
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return record
+    between = "" if params.units == "characters" else " "
+    try:
+        spans = (
+            None if tags is None else conll.character_spans(words, targets.tags(tags, words, params.renamed), between)
+        )
+    except ValueError as error:
+        raise CellError(f"{path}: {at}: {error}") from None
+    return {**record, text: between.join(words), **({} if spans is None else {entities: spans})}
 
 
 def _require_text(path: Path, at: str, name: str, value: Any) -> None:

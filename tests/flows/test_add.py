@@ -132,6 +132,18 @@ def test_a_row_that_the_entry_cannot_have_stops_all() -> None:
 
 
 @pytest.mark.usefixtures("checkout")
+def test_rows_without_a_text_or_a_label_are_told() -> None:
+    table("mine.csv", [("text", "label"), *tickets.texts("en", 60)])
+    entry("mine.csv", f"labels: [billing, bug, how-to], {SPLIT}")
+    table("march.csv", [("text", "label"), ("", "bug"), (tickets.texts("en", 60)[0][0], "")])
+    output = added("march.csv").splitlines()
+    assert output[:2] == [
+        "march.csv: 1 rows repeat a text, and are left out: line 3",
+        "march.csv: 1 rows have no text; `leave_out: [empty]` leaves them out: line 2",
+    ]
+
+
+@pytest.mark.usefixtures("checkout")
 @pytest.mark.parametrize("form", ["tsv", "jsonl", "json", "parquet"])
 def test_other_tables_take_rows_of_a_csv(form: str) -> None:
     rows = [{"text": text, "label": label, "more": i} for i, (text, label) in enumerate(tickets.texts("en", 60))]

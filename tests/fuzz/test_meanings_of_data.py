@@ -77,7 +77,7 @@ CORPORA: dict[str, tuple[str, dict[str, Any], str]] = {
     "a row without a label: jsonl": (labelled(None), {}, "train: 1 of 5 rows have no label, such as ['train-4']"),
     "an empty label: csv": ("text,label\nx,a\ny,b\nz,\n", {}, "train: 1 of 3 rows have no label"),
     "no label at all: jsonl": (lines({"text": "x", "label": None}), {}, "0 labels in all; a classifier needs two"),
-    "a label in a list: jsonl": (labelled(["a"]), {}, "line 5: the label is ['a']; a text or a whole number"),
+    "two labels in a list: jsonl": (labelled(["a", "b"]), {}, "line 5: 2 labels, ['a', 'b']; one label a text"),
     "NaN as a label: jsonl": (lines(*ROWS, '{"text": "x", "label": NaN}'), {}, "line 5: not JSON: NaN is not a number"),
     "1.0 as a label: jsonl": (labelled(1.0), {}, "the label is 1.0; a text or a whole number is expected"),
     "true as a label: jsonl": (labelled(True), {}, "the label is True; a text or a whole number is expected"),

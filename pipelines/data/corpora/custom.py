@@ -82,7 +82,8 @@ def complaint(row: Record, task: Task, params: Params) -> str:
     labelled = row.get("entities") if params.kind == "tagging" else [{"label": row.get("label")}]
     for label in [entity["label"] for entity in labelled or []] if task.labels else []:
         if label is not None and label not in task.labels:
-            return choices("label", label, task.labels)
+            where = "; `labels` in params.yaml lists them" if params.label_order else ""
+            return choices("label", label, task.labels) + where
     if params.kind == "choice" and len(row["choices"]) != len(task.labels):
         return f"{len(row['choices'])} choices; the task has {len(task.labels)}"
     if params.kind == "span" and row["answers"] == [] and not params.unanswerable:

@@ -68,7 +68,9 @@ def reads_as(path: Path) -> str:
             return name
     if zeros := content.count(0):  # Latin letters, digits and line ends have a zero byte in UTF-16
         odd = content[1::2].count(0)
-        return ("utf-16-le" if odd > zeros - odd else "utf-16-be") if zeros > len(content) / 50 else ""
+        if zeros > len(content) / 50:
+            return "utf-16-le" if odd > zeros - odd else "utf-16-be"
+        return UTF_8 if _text(content, UTF_8) is not None else ""  # its reader names the line of the zero byte
     if b"\x1b$" in content and _text(content, "iso2022_jp") is not None:
         return "iso2022_jp"
     if _text(content, UTF_8) is not None:

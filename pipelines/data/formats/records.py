@@ -17,6 +17,11 @@ Place = str  # "line 12", for errors
 Opener = Callable[[Path], Any]  # a path to a binary file
 Note = Callable[[InputError], None]  # what becomes of the error of one record
 MAX_LINE_BYTES = 16 << 20
+SAME = {"ndjson": "jsonl"}  # suffix -> the format that it is another name of
+NOT_CSV = {  # part of a message of Python's csv -> what is wrong in the file
+    "new-line character": "a line ends by CR alone; save the file with LF or CRLF at the end of lines",
+    "expected after": 'a quote within quotes is written twice (""), and nothing stands behind the last one',
+}
 
 
 def plain(path: Path) -> BinaryIO:
@@ -41,7 +46,7 @@ def records(
     If a Parquet file has all of `columns`, only these columns are read; without `columns`, all are. `note` takes the
     error of a single record, which is left out then. `delimiter` is that of CSV, `sheet` that of a workbook.
     """
-    form = form or path.suffix.lstrip(".").lower()
+    form = form or form_of_suffix(path)
     if form not in FORMATS:
         raise InputError(f"{path}: {choices('format', form, FORMATS)}")
     if not path.is_file():
@@ -60,6 +65,12 @@ def records(
         yield from json_list(path, opener, note)
     else:
         yield from jsonl(path, opener, note)
+
+
+def form_of_suffix(path: Path) -> str:
+    """The format that the suffix names."""
+    suffix = path.suffix.lstrip(".").lower()
+    return SAME.get(suffix, suffix)
 
 
 def lines(path: Path, opener: Opener = plain) -> Iterator[tuple[int, str]]:
@@ -136,7 +147,8 @@ def csv_(
                 continue
             yield f"line {reader.line_num}", _record(path, reader.line_num, header, fields)
     except csv.Error as error:
-        raise InputError(f"{path}: line {reader.line_num}: not CSV: {error}") from None
+        why = next((why for part, why in NOT_CSV.items() if part in str(error)), error)
+        raise InputError(f"{path}: line {reader.line_num}: not CSV: {why}") from None
 
 
 def _distinct(path: Path, names: list[str]) -> list[str]:

@@ -143,6 +143,16 @@ def test_a_label_that_only_the_test_has_is_a_doubt(
     assert warnings_of(tmp_path, task, capsys, monkeypatch) == ["train has no row of 'c'; test has 3"]
 
 
+def test_a_word_for_no_value_is_no_label(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "train", "single", *({"text": f"text {i}", "label": ("a", "NaN")[i % 2]} for i in range(9)))
+    write(tmp_path, "test", "single", {"text": "text 9", "label": "a"})
+    assert warnings_of(tmp_path, Task("t", "single", ("NaN", "a")), capsys, monkeypatch) == [
+        "train: the label 'NaN' (4 rows) often stands for none; leave these cells empty, or choose the rows by `where`"
+    ]
+
+
 def test_clean_rows_give_no_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

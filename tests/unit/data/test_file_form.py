@@ -71,9 +71,49 @@ def test_tags_are_told_whatever_the_suffix_and_the_spaces_at_line_ends(between: 
 
 def test_a_reader_names_the_tag_that_is_none(tmp_path: Path) -> None:
     file = tmp_path / "es.conll"
-    file.write_text("Ann B-PER\n\nWest B-LOC\nIndies E-LOC\n")
-    with pytest.raises(InputError, match=r"es\.conll: line 3: the tag 'E-LOC' is not one of O, B-<label>, I-<label>"):
+    file.write_text("Ann B-PER\n\nWest B-LOC\nIndies M-LOC\n")
+    with pytest.raises(InputError, match=r"es\.conll: line 3: the tag 'M-LOC' is not one of O, B-<label>, I-<label>"):
         rows(file, file_form.form(file))
+
+
+@pytest.mark.parametrize("scheme", ["BIES", "BILU"])
+def test_tags_that_end_an_entity_are_read(scheme: str, tmp_path: Path) -> None:
+    begin, inside, end, alone = scheme
+    tags = [f"{alone}-A", f"{alone}-A", f"{begin}-A", f"{inside}-A", f"{end}-A", f"{inside}-A", "O"]
+    file = tmp_path / "a.txt"
+    file.write_text("".join(f"ww\t{tag}\n" for tag in tags))
+    (row,) = rows(file, file_form.form(file))
+    assert [(one["start"], one["end"]) for one in row.row["entities"]] == [(0, 2), (3, 5), (6, 14), (15, 17)]
+
+
+def test_comments_before_a_sentence_are_no_words(tmp_path: Path) -> None:
+    file = tmp_path / "a.bio"
+    file.write_text("# id 1\n# text = vitamin O\nvitamin O\n#1 O\n\n# O\nAnn B-PER\n")
+    assert [one.row["text"] for one in rows(file, file_form.form(file))] == ["vitamin #1", "# Ann"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.csv.gz", b"\x1f\x8b", r"a\.csv\.gz: a compressed file; unpack it"),
+        ("a.csv.zip", b"PK", r"a\.csv\.zip: a compressed file; unpack it"),
+        ("a.csv", f"text,label\n{'é' * 60},a\nb\0,b\n".encode(), r"a\.csv: line 3: a NUL byte"),
+        ("a.csv", b"text,label\rx,a\ry,b\r", r"a\.csv: line 1: not CSV: a line ends by CR alone; save the file"),
+        ("a.csv", b'text,label\n"a \\"b\\" c",x\n', r"a\.csv: line 2: not CSV: a quote within quotes is written twice"),
+    ],
+)
+def test_a_file_that_cannot_be_read_names_the_way_out(name: str, content: bytes, sentence: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=sentence):
+        rows(file, file_form.form(file))
+
+
+def test_ndjson_is_another_name_of_jsonl(tmp_path: Path) -> None:
+    file = tmp_path / "a.ndjson"
+    file.write_text('{"text": "x", "label": "a"}\n{"text": "y"}\n')
+    assert file_form.form(file) == {"format": "jsonl"}
+    assert [one.row["label"] for one in rows(file, {})] == ["a", None]
 
 
 def test_hidden_files_of_a_folder_are_no_texts_and_suffixes_have_any_case(tmp_path: Path) -> None:

@@ -126,8 +126,8 @@ def test_all_findings_come_at_once(checkout: Path) -> None:
         prepare.main("it")
     assert caught.value.lines() == [
         "a.csv: line 42: 1 fields, the header has 2",
-        "a.csv: line 43: no label 'aa' (did you mean 'a'?); there are: a, b",
-        "a.csv: line 44: no label 'bb' (did you mean 'b'?); there are: a, b",
+        "a.csv: line 43: no label 'aa' (did you mean 'a'?); there are: a, b; `labels` in params.yaml lists them",
+        "a.csv: line 44: no label 'bb' (did you mean 'b'?); there are: a, b; `labels` in params.yaml lists them",
         "train has 1 empty texts, such as ['train-42']",
         "4 findings in all",
     ]

@@ -1,7 +1,9 @@
 """A corpus of one's own: every format read alike, every mistake named with its place."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.core import paths, provenance, tables
-from pipelines.core.errors import InputError
+from pipelines.core.errors import FindingsError, InputError
 from pipelines.data.corpora import custom
 from pipelines.stages import baseline, prepare
 
@@ -161,7 +163,7 @@ def test_several_labels_are_a_broken_row_and_a_label_that_is_not_listed_names_th
         read(path, labels=["y", "z"])
     assert raised.value.findings == [
         f"{path}: line 3: 2 labels, ['y', 'z']; one label a text is learned",
-        f"{path}: line 4: no label 'a'; there are: y, z; `labels` of its entry in params.yaml lists them",
+        f"{path}: line 4: no label 'a'; there are: y, z; `labels` in params.yaml lists them",
     ]
     assert [row["label"] for row in read(path, labels=["y", "z"], leave_out=["broken"])] == ["y", None]
 
@@ -183,11 +185,10 @@ def test_decimal_numbers_are_labels_numbers_and_ids(tmp_path: Path) -> None:
 )
 def test_numbers_of_tags_need_names(rename: dict[str, str], sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_text(
-        '{"tokens": ["by", "Ann"], "ner_tags": [0, 1]}\n{"tokens": ["Ann"], "ner_tags": [1, 1]}\n{"tokens": ["x"]}\n'
-    )
-    described = {"kind": "tagging", "columns": {"text": "tokens", "entities": "ner_tags"}}
-    described["labels"] = {"names": ["PER"], "rename": rename}
+    lines = ['{"tokens": ["by", "Ann"], "ner_tags": [0, 1]}', '{"tokens": ["Ann"], "ner_tags": [1, 1]}']
+    path.write_text("\n".join([*lines, '{"tokens": ["x"], "ner_tags": null}']))
+    labels = {"names": ["PER"], "rename": rename}
+    described: Any = {"kind": "tagging", "columns": {"text": "tokens", "entities": "ner_tags"}, "labels": labels}
     with pytest.raises(InputError, match=sentence):
         read(path, **described)
     if rename:
