@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pipelines.core import paths
 from pipelines.core.errors import FindingsError, InputError, UsageError, choices, one_line
 from pipelines.data import file_form, s3_files, shards
 from pipelines.data.database_rows import SCHEMES, Database
@@ -89,7 +90,8 @@ def _copied(words: Sequence[str], query: str, name: str, folder: Path | None) ->
     if query and not kinds <= {*SCHEMES}:
         raise UsageError("--query: it chooses rows of a database, and a file has none; leave it out")
     if kinds == {""}:
-        yield Snapshot([Path(word) for word in words])
+        with _of_this_machine([Path(word) for word in words], name, folder) as snapshot:
+            yield snapshot
         return
     if len(kinds) > 1 or (S3 not in kinds and len(words) > 1):
         raise UsageError(f"{len(words)} places of rows; name files of this machine, files in S3, or one database")
@@ -101,6 +103,34 @@ def _copied(words: Sequence[str], query: str, name: str, folder: Path | None) ->
             yield _of_s3(words, aside, name)
         else:
             yield _of_database(words[0], query, aside / f"{name or 'rows'}.jsonl")
+
+
+@contextmanager
+def _of_this_machine(files: list[Path], name: str, folder: Path | None) -> Iterator[Snapshot]:
+    """Yield files by their names. Of one folder that holds tables: these, a file a split, or a copy joined from them.
+
+    Without a place for the copy, `folder`, no folder is opened.
+    """
+    inner = _tables_in(files[0]) if folder and len(files) == 1 else []
+    splits = {file_form.split_of(file) for file in inner}
+    if not folder or len(inner) < 2 or ("" not in splits and len(splits) == len(inner)):
+        yield Snapshot(inner or files)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".bertline-", dir=folder) as aside:
+        parts = Path(aside, "parts")
+        parts.mkdir()
+        copies = [Path(shutil.copyfile(file, parts / file.name)) for file in inner]
+        with _naming(lambda text: text.replace(str(parts), str(files[0]))):
+            copy = _copy_of(copies, parts, Path(aside, name), str(files[0]))
+        yield copy
+
+
+def _tables_in(folder: Path) -> list[Path]:
+    """The files of a folder; [] if one of them is no table, or a folder."""
+    inner = sorted(file for file in folder.iterdir() if not paths.is_hidden(file.name)) if folder.is_dir() else []
+    forms = (*file_form.TABLES, *file_form.CONLL)
+    return inner if all(file.is_file() and file.suffix.lower().lstrip(".") in forms for file in inner) else []
 
 
 def _kind(word: str) -> str:
@@ -130,11 +160,17 @@ def _of_s3(words: Sequence[str], aside: Path, name: str) -> Snapshot:
     if len({file.name for file in files}) < len(files):
         raise UsageError(f"{words[0]}: two of the files have the name {files[0].name}; name a folder that holds them")
     folder, parts = files[0].address.removesuffix(f"/{files[0].name}"), aside / "parts"
+    origin = words[0].rstrip("/") if len(words) == 1 else folder
     with _naming(lambda text: text.replace(str(parts), folder)):
-        place = _assembled(s3_files.fetch(files, parts), parts, aside / (name or "rows"), bool(name))
+        return _copy_of(s3_files.fetch(files, parts), parts, aside / (name or "rows"), origin, bool(name))
+
+
+def _copy_of(files: Sequence[Path], parts: Path, place: Path, origin: str, divided: bool = True) -> Snapshot:
+    """The copy that the files in `parts` become."""
+    place = _assembled(files, parts, place, divided)
     inner = sorted(place.iterdir()) if place.is_dir() else []
     tables = inner if all(file.is_file() for file in inner) else []
-    return Snapshot(tables or [place], words[0].rstrip("/") if len(words) == 1 else folder, "", place)
+    return Snapshot(tables or [place], origin, "", place)
 
 
 def _assembled(files: Sequence[Path], parts: Path, place: Path, divided: bool) -> Path:
