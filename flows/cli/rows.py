@@ -16,7 +16,18 @@ WORKERS = "processes that score files of the folder side by side; on a cluster 1
 STATES = "store each row's encoder states, from which a version with another head answers without the encoder"
 RECEIPTS = "a file of keys (bertline receipt-key): each answer has a receipt that the last one signs"
 SCORED = "model, rows, target; of a folder a line a finished partition, then the summary"
+OF_FOLDERS = "--max-bad, --max-characters, --since, --workers, --receipts and --states"
 JOBS = "a list of target, source, model, version, state, rows, rows_done, ...; with --cancel target, cancelled"
+
+
+def _prefix(prefix: str) -> str:
+    """The prefix. Raises UsageError for one that no column's name can have."""
+    from pipelines.entries.parts.prefix import checked
+
+    try:
+        return checked(prefix)
+    except ValueError as error:
+        raise UsageError(f"--prefix: {error}") from None
 
 
 @cli.command(
@@ -28,7 +39,7 @@ def score(
     name: Name,
     source: Annotated[str, typer.Argument(help="a Parquet, CSV or JSONL file, or a folder of them; s3:// too")],
     target: Annotated[str, typer.Argument(help="a Parquet file for a Parquet file, else the job's folder; s3:// too")],
-    prefix: Annotated[str, typer.Option(help="before the names of the new columns")] = "",
+    prefix: Annotated[str, typer.Option(help="before the names of the new columns", callback=_prefix)] = "",
     max_bad: Annotated[
         str, typer.Option(help="the most bad rows, such as 1% or 100; more stop it before it begins")
     ] = "",
@@ -43,20 +54,19 @@ def score(
     states: Annotated[bool, typer.Option("--states", help=STATES)] = False,
 ) -> None:
     """Score the rows of a file or a folder with the champion; an interrupted job of a folder goes on."""
+    chosen: dict[str, Any] = {"max_bad": max_bad, "longest": max_characters, "since": since, "states": states}
+    chosen |= {"receipts": receipts and str(receipts), "workers": workers if workers > 1 else 0}
+    of_folders = {key: value for key, value in chosen.items() if value}
     if replay_quarantine:
+        if of_folders or prefix:
+            raise UsageError(f"--prefix, {OF_FOLDERS} are not for --replay-quarantine: the job in TARGET has its own")
         _replay(name, source, target, as_json)
         return
     if _is_folder_job(source, target):
-        options = {"prefix": prefix, "since": since, "workers": workers}
-        options |= {"receipts": str(receipts)} if receipts else {}
-        options |= {"states": True} if states else {}
-        options |= {"max_bad": max_bad} if max_bad else {}
-        options |= {"longest": max_characters} if max_characters else {}
-        _score_folder(name, source, target, as_json, options)
+        _score_folder(name, source, target, as_json, {"prefix": prefix, **of_folders})
         return
-    if max_bad or max_characters or since or workers > 1 or receipts or states:
-        names = "--max-bad, --max-characters, --since, --workers, --receipts and --states"
-        raise UsageError(f"{names} are for folders, CSV and JSONL, not one Parquet file")
+    if of_folders:
+        raise UsageError(f"{OF_FOLDERS} are for folders, CSV and JSONL, not one Parquet file")
     require_version(name)
     prefect_settings.before_a_flow()
     from flows.score import score as run

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -124,6 +125,18 @@ def unchecked_batches(path: Path, columns: list[str] | None = None, size: int = 
         if batch is None:
             return
         yield batch
+
+
+def taken(rows: pa.Table, places: np.ndarray) -> pa.Table:
+    """The rows at `places`, of columns of any type."""
+    return pa.table([_taken(column, places) for column in rows.columns], schema=rows.schema)
+
+
+def _taken(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
+    try:
+        return column.take(pa.array(places))
+    except pa.ArrowNotImplementedError:  # of string_view and binary_view, at any depth
+        return pa.chunked_array([chunk for i in places for chunk in column.slice(i, 1).chunks], column.type)
 
 
 def rows(batch: pa.RecordBatch | pa.Table, path: Path) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from pydantic import model_validator
 
 from pipelines.core.section import Name, Section
 from pipelines.entries.parts.clock import Cron, Zone
+from pipelines.entries.parts.prefix import Prefix
 
 ARGUMENTS = {  # flow -> the keys that it needs, and those that it may have
     "retrain": ((), ("model",)),
@@ -30,7 +31,7 @@ class Schedule(Section):
     model: Name | Literal[""] = ""  # retrain: only this one
     source: str = ""  # score: a Parquet file; score-folder: a folder
     target: str = ""
-    prefix: str = ""  # of the columns that are added
+    prefix: Prefix = ""  # of the columns that are added
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:

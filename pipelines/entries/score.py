@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from pipelines.core.section import Name, Section
 from pipelines.entries.parts.clock import Cron
+from pipelines.entries.parts.prefix import Prefix
 
 PLACE = "{window}"
 
@@ -35,7 +36,7 @@ class Score(Section):
     # windows whose run did not take place: skip leaves them unscored, latest scores the latest, all scores all
     catch_up: Literal["skip", "latest", "all"] = "latest"
     cron: Cron = ""  # when to score, in UTC; "": after each window, as prefect.yaml says
-    prefix: str = ""
+    prefix: Prefix = ""
 
     @model_validator(mode="after")
     def _has_its_own_target(self) -> Self:

@@ -47,7 +47,7 @@ def of_scored(file: Path, folder: Path, prefix: str = "") -> pa.Table:
 
 
 def measurable(file: Path, rows: pa.Table, fields: list[pa.Field]) -> pa.Table:
-    """Cast columns of a file to the types of `fields`; text may be dictionary-encoded or large_string.
+    """Cast columns of a file to the types of `fields`; text may be dictionary-encoded, large_string or string_view.
 
     Raises InputError for a column of another type, a missing text, or a number that is not finite.
     """
@@ -76,7 +76,7 @@ def _plain(kind: pa.DataType) -> str:
         return _plain(kind.value_type)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return f"lists of {_plain(kind.value_type)}"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return "text"
     return "number" if pa.types.is_floating(kind) or pa.types.is_integer(kind) else str(kind)
 
@@ -101,10 +101,7 @@ def sample(file: Path, columns: list[str] | None = None) -> pa.Table:
     parts, at = [parquet.schema_arrow.empty_table().select(columns or parquet.schema_arrow.names)], 0
     for batch in tables.read_batches(file, columns):
         here = drawn[(drawn >= at) & (drawn < at + batch.num_rows)] - at
-        try:
-            parts.append(pa.Table.from_batches([batch.take(pa.array(here))]))
-        except pa.ArrowException as error:  # `take` does not support some types
-            raise InputError(f"{file}: its rows cannot be sampled ({one_line(error)})") from None
+        parts.append(tables.taken(pa.Table.from_batches([batch]), here))
         at += batch.num_rows
     return pa.concat_tables(parts)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.core import provenance
+from pipelines.core import provenance, tables
 from pipelines.core.canonical_json import canonical
 from pipelines.core.errors import InputError, one_line, shown
 from pipelines.core.progress import progress
@@ -60,7 +60,7 @@ def _replay(rows: AnswerRows, places: np.ndarray, stamp: Stamp, models: "_Models
     try:
         predictor = models.opened(stamp)
         task = predictor.task
-        part = rows.rows.take(places)
+        part = tables.taken(rows.rows, places)
         row_checks.require_columns(part.schema, task)
         whole, numbers, bad = row_checks.without_broken_text(part, places, task)
         piece = pieces.checked(whole, numbers, bad, task, ANY_LENGTH)

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.core import paths, provenance, schema, tables
-from pipelines.core.errors import InputError, one_line
+from pipelines.core.errors import InputError, NoFileError, one_line
 from pipelines.core.progress import progress
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor, inputs
-from pipelines.scoring import row_checks
+from pipelines.scoring import partitions, row_checks
 from pipelines.tracking import registry
 from pipelines.training import workers
 
@@ -58,7 +58,7 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
     `target` appears only when it is complete. An existing file is replaced only if the same job wrote it: the same
     source, name of the model and prefix.
     """
-    file, folder = tables.open_parquet(source), registry.folder(version)
+    file, folder = _opened(source), registry.folder(version)
     task = Task.load(folder)
     added = [f"{prefix}{name}" for name in (*answer_columns(task.kind), *STAMP)]
     taken = [name for name in added if name in file.schema_arrow.names]
@@ -75,6 +75,20 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
         scored = _on_ray(source, arguments) if on_ray else scored_here(source, Scorer(**arguments))
         _write(aside, scored, job, rows, provenance.contents(folder))
     return rows
+
+
+def _opened(source: Path) -> pq.ParquetFile:
+    """The Parquet file at `source`, whatever its suffix. Raises InputError, with the forms that are read, if not."""
+    try:
+        return tables.open_parquet(source)
+    except NoFileError:
+        raise
+    except InputError:
+        if source.suffix and partitions.suffix(source.name) not in partitions.FORMS:
+            raise InputError(
+                f"{source}: not a Parquet file; .parquet, .csv and .jsonl are read: convert it, or unpack it"
+            ) from None
+        raise
 
 
 def _check(source: Path, task: Task) -> None:

@@ -60,9 +60,10 @@ def among(source: Folder) -> list[Partition]:
 
 
 def _checked(source: Folder, partitions: list[Partition]) -> list[Partition]:
-    """The same partitions. Raises InputError if one is of no known format, is no file, or shares another's output."""
+    """The same partitions. Raises InputError if one is of no known format or no file, or outputs collide."""
     wrong = []
     outputs: dict[str, str] = {}
+    written = {place: one.name for one in partitions for place in (one.output, f"{one.name}.jsonl")}
     for partition in partitions:
         if not partition.name.isprintable():
             wrong.append(f"{shown(partition.name)} has a name that cannot be printed")
@@ -72,6 +73,8 @@ def _checked(source: Folder, partitions: list[Partition]) -> list[Partition]:
             wrong.append(f"{partition.name} {problem}")
         elif (first := outputs.setdefault(partition.output, partition.name)) != partition.name:
             wrong.append(f"{first} and {partition.name} would both be scored into {partition.output}")
+        elif above := [place.as_posix() for place in PurePosixPath(partition.name).parents if str(place) in written]:
+            wrong.append(f"{written[above[0]]} would be scored into a file of the name of the folder {above[0]}")
     if wrong:
-        raise InputError(f"{source}: {listed(wrong)}; move or rename them")
+        raise InputError(f"{source}: {listed(wrong)}; convert, unpack, move or rename them")
     return partitions

@@ -107,7 +107,7 @@ def checked(rows: pa.Table, numbers: np.ndarray, bad: list[Bad], task: Task, lon
     by_row = row_checks.faults(inputs, numbers, task, longest)
     if by_row:
         good = np.setdiff1d(np.arange(len(numbers)), np.array(sorted(by_row)))
-        rows, inputs, numbers = row_checks.taken(rows, good), inputs.take(good), numbers[good]
+        rows, inputs, numbers = tables.taken(rows, good), inputs.take(good), numbers[good]
     return Piece(rows, inputs, numbers, sorted([*bad, *by_row.values()], key=lambda one: one.row))
 
 

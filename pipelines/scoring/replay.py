@@ -4,6 +4,7 @@ A mended row is a line of JSON with the `source` and `row` of a quarantine file,
 """
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.core import paths, provenance, tables
-from pipelines.core.errors import InputError, listed, shown
+from pipelines.core.errors import InputError, listed, one_line
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor
 from pipelines.scoring import (
@@ -26,10 +27,12 @@ from pipelines.scoring import (
     partition_scoring,
     pieces,
     quarantine,
+    source_rows,
 )
 from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job, Planned
 from pipelines.scoring.manifest import Entry
+from pipelines.scoring.mended_values import fitted
 from pipelines.scoring.partition_scoring import PieceScorer
 from pipelines.scoring.pieces import Piece
 from pipelines.scoring.quarantine import Bad
@@ -62,15 +65,17 @@ def run(mended: Path, target: Path | str, model: str, commit: str = "") -> Repla
     of these rows name `commit`, that of the code that runs. Raises InputError, and scores nothing, if the job is not
     finished, a line is no row of its quarantine, or values do not fit their columns.
     """
-    with job_folders.opened(target) as folder, folder.sole_writer():
-        return _run(mended, folder, model, commit)
+    with job_folders.opened(target) as folder:
+        folder.update()
+        _job(folder, model)  # the lock would make a folder that is not there
+        with folder.sole_writer():
+            return _run(mended, folder, model, commit)
 
 
 def _run(mended: Path, target: Folder, model: str, commit: str) -> Replay:
     """Replay into a folder whose lock this process holds."""
     target.update()
     job, entries = _finished(target, model)
-    target.aside.mkdir(exist_ok=True)
     by_source = _mended(mended, target, job, entries)
     version = job_record.version(job, target)
     folder = registry.folder(version)
@@ -80,6 +85,7 @@ def _run(mended: Path, target: Folder, model: str, commit: str) -> Replay:
     signer = replace(signer, commit=commit) if signer else None
     mended_pieces, bad = _pieces(by_source, target, job, Task.load(folder), entries)  # all, before one is published
     scored = 0
+    target.aside.mkdir(exist_ok=True)
     if mended_pieces:
         scorer = PieceScorer(Predictor.load(folder), replace(job, states=""), STATUS, signer=signer)
         for planned, piece in mended_pieces:
@@ -90,15 +96,21 @@ def _run(mended: Path, target: Folder, model: str, commit: str) -> Replay:
             scored += entry["scored"]
     summary = manifest.summary(entries.values())
     target.write_json(manifest.SUMMARY, summary)
+    shutil.rmtree(target.aside, ignore_errors=True)
     return Replay(str(target), scored, bad, summary)
+
+
+def _job(target: Folder, model: str) -> Job:
+    """The job in `target`. Raises InputError if there is none of this model."""
+    job = job_record.read(target.path)
+    if not job or job.model != model:
+        raise InputError(f"{target}: not the folder of a scoring job of {model}")
+    return job
 
 
 def _finished(target: Folder, model: str) -> tuple[Job, dict[str, Entry]]:
     """The job in `target` and its entries. Raises InputError unless all its partitions are scored."""
-    job = job_record.read(target.path)
-    if not job or job.model != model:
-        raise InputError(f"{target}: not the folder of a scoring job of {model}")
-    entries = manifest.read(target.path)
+    job, entries = _job(target, model), manifest.read(target.path)
     done = {entry["source"] for entry in entries.values() if entry["kind"] == manifest.PARTITION}
     if missing := [one.name for one in job.partitions if one.name not in done]:
         raise InputError(f"{target}: {len(missing):,} partitions are not scored yet; run its job again first")
@@ -159,7 +171,8 @@ def _pieces(
         with target.having(output):
             stored = tables.open_parquet(paths.below(target.path, output)).schema_arrow
         fields = pa.schema([field for field in stored if field.name not in added], stored.metadata)
-        piece = _piece(rows, fields, planned, task, job.longest)
+        whole = source_rows.completed(rows, fields.names, job, planned, task)
+        piece = _piece(whole, fields, planned, task, job.longest)
         bad += [f"row {one.row} of {source}: {one.sentence}" for one in piece.bad]
         if len(piece.numbers):
             good.append((planned, piece))
@@ -198,7 +211,8 @@ def _piece(rows: dict[int, Any], fields: pa.Schema, planned: Planned, task: Task
     """The mended rows as a piece with the columns of the partition's answers."""
     good, bad = list[Record](), list[Bad]()
     for number, values in sorted(rows.items()):
-        record = Record(number, values, json.dumps(values).encode()[:1000], 0)  # also half of a surrogate pair
+        raw = json.dumps(values, default=str).encode()  # also half of a surrogate pair
+        record = Record(number, values, raw[:1000], 0)
         fault = pieces.input_fault(record, task)
         if fault:
             bad.append(fault)
@@ -207,32 +221,19 @@ def _piece(rows: dict[int, Any], fields: pa.Schema, planned: Planned, task: Task
     input_types = columns.inputs(task.kind)
     arrays = {}
     for field in fields:
-        held = [record.values.get(field.name) for record in good]
         try:
+            column = [fitted(record.values.get(field.name), field.type) for record in good]
             if field.name in planned.forms and planned.forms[field.name] != "text":
-                arrays[field.name] = columns.array(field.name, held, planned.forms).cast(field.type)
+                arrays[field.name] = columns.array(field.name, column, planned.forms).cast(field.type)
             else:
-                arrays[field.name] = pa.array(held, input_types.get(field.name, field.type)).cast(field.type)
-            if cut := [value for value in held if _is_cut(value, field.type)]:
-                raise ValueError(f"{shown(cut[0])} does not fit {field.type}")
+                arrays[field.name] = pa.array(column, input_types.get(field.name, field.type)).cast(field.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"{planned.name}: mended values of the column {field.name!r}: {error}") from None
-        if not field.nullable and None in held:
-            row = good[held.index(None)].row
+            raise InputError(f"{planned.name}: mended values of the column {field.name!r}: {one_line(error)}") from None
+        if not field.nullable and None in column:
+            row = good[column.index(None)].row
             raise InputError(f"row {row} of {planned.name}: the column {field.name!r} must have a value")
     for record in good:
         if strange := sorted(record.values.keys() - set(fields.names)):
             raise InputError(f"row {record.row} of {planned.name}: the partition has no column {strange[0]!r}")
     numbers = np.array([record.row for record in good], np.int64)
     return pieces.checked(pa.table(arrays, schema=fields), numbers, bad, task, longest)
-
-
-def _is_cut(value: Any, kind: pa.DataType) -> bool:
-    """Return whether Arrow would cut the decimals off a number, at any depth, without an error."""
-    if isinstance(value, dict) and pa.types.is_struct(kind):
-        return any(_is_cut(value.get(field.name), field.type) for field in kind)
-    if isinstance(value, list) and hasattr(kind, "value_type"):
-        return any(_is_cut(inner, kind.value_type) for inner in value)
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    whole = pa.types.is_integer(kind) or pa.types.is_temporal(kind)
-    return whole and isinstance(value, float) and not value.is_integer()

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.core import tables
 from pipelines.core.errors import InputError, choices
 from pipelines.core.task import Task
 from pipelines.scoring import columns
@@ -40,23 +41,21 @@ def without_broken_text(rows: pa.Table, numbers: np.ndarray, task: Task) -> tupl
     if _is_valid(rows):
         return rows, numbers, []
     # one broken text of a dictionary would break every row; a slice would hold what is nested in its neighbours
-    plain = rows.cast(pa.schema([field.with_type(_dense(field.type)) for field in rows.schema]))
-    singles = [taken(plain, np.array([i])) for i in range(len(plain))]
+    plain = _plain(rows)
+    singles = [tables.taken(plain, np.array([i])) for i in range(len(plain))]
     good = np.array([_is_valid(single) for single in singles], bool)
     bad = [Bad.of(int(numbers[i]), "not_utf8", _raw(singles[i], task)) for i in np.flatnonzero(~good)]
-    return taken(plain, np.flatnonzero(good)).cast(rows.schema), numbers[good], bad
+    return tables.taken(plain, np.flatnonzero(good)).cast(rows.schema), numbers[good], bad
 
 
-def taken(rows: pa.Table, places: np.ndarray) -> pa.Table:
-    """The rows at `places`."""
-    return pa.table([_taken(column, places) for column in rows.columns], schema=rows.schema)
+def has_broken_text(rows: pa.Table) -> bool:
+    """Return whether a text in the rows is not UTF-8."""
+    return not _is_valid(_plain(rows))
 
 
-def _taken(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
-    try:
-        return column.take(pa.array(places))
-    except pa.ArrowNotImplementedError:  # of string_view and binary_view, at any depth
-        return pa.chunked_array([chunk for i in places for chunk in column.slice(i, 1).chunks], column.type)
+def _plain(rows: pa.Table) -> pa.Table:
+    """The rows without dictionaries."""
+    return rows.cast(pa.schema([field.with_type(_dense(field.type)) for field in rows.schema]))
 
 
 def _is_valid(rows: pa.Table) -> bool:

@@ -79,7 +79,8 @@ class S3Folder(Folder):
         if self._one:
             return [self._own_name()]
         data = (name for name in self._sizes if not any(paths.is_hidden(part) for part in name.split("/")))
-        return sorted(name for name in data if not name.endswith("/"))  # consoles write such objects for folders
+        # consoles write an object for a folder: "day=1/", and "" for this one
+        return sorted(name for name in data if name and not name.endswith("/"))
 
     def unfit(self, name: str) -> str:
         parts = name.split("/")

@@ -45,6 +45,16 @@ def test_a_folder_of_answers_has_no_name_of_a_file() -> None:
     assert not Path("res.parquet").exists()
 
 
+@pytest.mark.usefixtures("checkout")
+def test_options_without_a_meaning_are_refused() -> None:
+    for options, sentence in (
+        ("--replay-quarantine --max-bad 5", "are not for --replay-quarantine"),
+        ("--replay-quarantine --prefix new_", "are not for --replay-quarantine"),
+        ("--prefix '\udcff'", "--prefix: prefix '\\\\udcff' has a character that cannot be printed"),
+    ):
+        assert re.search(sentence, commands.bertline(f"score tiny rows.csv scored {options}").require(2).err)
+
+
 @pytest.mark.timeout(900)
 def test_from_a_folder_of_files_to_audited_answers(lines: list[str]) -> None:
     assert len(lines) == 15

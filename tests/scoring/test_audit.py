@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.core import json_file, provenance
 from pipelines.core.errors import InputError
-from pipelines.scoring import audit, job, manifest, replay
+from pipelines.scoring import audit, job, job_folders, manifest, replay
 from tests.support import tiny
 
 pytestmark = pytest.mark.slow
@@ -137,7 +137,7 @@ def test_mended_rows_are_scored_once_and_the_rest_stays_bad(copied: Path, tmp_pa
     lines = [json.loads(line) for line in (copied / "_quarantine/c.jsonl.jsonl").read_text().splitlines()]
     assert [line["row"] for line in lines] == [1, 2, 3]
     lines[0]["values"] = {"text": "映画の公開日が決定、監督が語る", "n": 7}
-    lines[1]["values"] = {"text": None}
+    lines[1]["values"] = {"text": None, "n": None}
     mended.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     outcome = replay.run(mended, copied, "tiny")
     assert outcome.sentence() == (
@@ -151,7 +151,8 @@ def test_mended_rows_are_scored_once_and_the_rest_stays_bad(copied: Path, tmp_pa
     result = audit.audit(copied)
     assert (result.findings, result.summary["scored"], result.summary["quarantined"]) == ([], 35, 2)
     assert replay.run(mended, copied, "tiny").scored == 0, "a row is replayed once"
-    lines[1]["values"] = {"text": "犬"}
+    assert not (copied / job_folders.PARTIAL).exists()
+    lines[1]["values"] = {"text": "犬", "n": None}
     mended.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     assert replay.run(mended, copied, "tiny").scored == 1
     assert audit.audit(copied).summary["scored"] == 36
@@ -206,11 +207,15 @@ def test_a_mended_row_that_is_none_is_refused(copied: Path, tmp_path: Path) -> N
         ('{"source": "c.jsonl", "row": 1}', "no line has `values`"),
         ('{"source": "c.jsonl", "row": 1, "values": {"text": "a", "m": 1}}', "the partition has no column 'm'"),
         ('{"source": "c.jsonl", "row": 1, "values": {"text": "a", "n": "x"}}', "mended values of the column 'n'"),
+        ('{"source": "c.jsonl", "row": 2, "values": {"text": "a"}}', "no column 'n', and its row there cannot be read"),
         ("{", "line 1: an object with source and row is expected"),
     ):
         mended.write_text(line + "\n", encoding="utf-8")
         with pytest.raises(InputError, match=sentence):
             replay.run(mended, copied, "tiny")
+    with pytest.raises(InputError, match="not the folder of a scoring job"):
+        replay.run(mended, tmp_path / "typo/out", "tiny")
+    assert not (tmp_path / "typo").exists()
     assert audit.audit(copied).findings == []
 
 
@@ -235,9 +240,9 @@ def test_mended_values_that_do_not_fit_their_columns_are_refused_before_any_is_p
 
     for price, other, sentence in (
         (6.99, {"id": 2}, "a.jsonl: mended values of the column 'price': 6.99 does not fit int64"),
-        (7, {}, "row 1 of b.parquet: the column 'id' must have a value"),
+        (7, {"id": None}, "row 1 of b.parquet: the column 'id' must have a value"),
         (7, {"id": 2, "day": 6.5}, "b.parquet: mended values of the column 'day': 6.5 does not fit date32"),
-        (7, {"id": 2, "parts": [1, 2.5]}, "b.parquet: mended values of the column 'parts': .* does not fit list<"),
+        (7, {"id": 2, "parts": [1, 2.5]}, "b.parquet: mended values of the column 'parts': 2.5 does not fit int64"),
     ):
         with pytest.raises(InputError, match=sentence):
             replayed(price, other)

@@ -1,6 +1,7 @@
 """A scoring job: every row of every partition once, the order kept, a bad row beside its neighbours, one version."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -200,8 +201,18 @@ def test_partitions_that_cannot_be_scored_are_all_named_before_anything_is_score
         run(source, target)
     (source / "latest").unlink()
     (source / "notes.txt").write_text("x")
-    with pytest.raises(InputError, match=r"in: notes.txt is not .parquet, .csv or .jsonl; move or rename them"):
+    with pytest.raises(InputError, match=r"in: notes.txt is not .parquet, .csv or .jsonl; convert, unpack, move or"):
         run(source, target)
+    for part in (source / "notes.txt", source / "e.csv"):
+        part.unlink()
+    for folder in ("e.csv.parquet", "a.parquet.jsonl"):  # of its answers, and of its bad rows
+        (source / folder).mkdir()
+        write(source / folder / "part.parquet", text=["犬"])
+    (source / "e.csv").write_text("text\n犬\n", encoding="utf-8")
+    with pytest.raises(InputError) as raised:
+        run(source, target)
+    for name in ("a.parquet", "e.csv"):
+        assert re.search(f"{name} would be scored into a file of the name of the folder {name}", str(raised.value))
     assert not list(target.rglob("*.*"))
 
 

@@ -202,6 +202,16 @@ def test_one_writer_a_job_and_one_that_was_stopped_for_long_overwrites_nothing(
     assert content[0] == b"second"
 
 
+def test_objects_that_consoles_write_for_folders_are_no_files(s3: Proxy, source: Path) -> None:
+    put(s3, "empty/", b"")
+    with pytest.raises(InputError, match=r"empty: no .parquet, .csv or .jsonl file is in this folder"):
+        run(f"s3://{BUCKET}/empty", source.with_name("none"))
+    for key in ("in/", "in/day=1/"):
+        put(s3, key, b"")
+    put(s3, "in/a.csv", "text\n犬\n".encode())
+    assert run(IN, source.with_name("out")).summary["scored"] == 1
+
+
 def test_an_object_is_written_only_on_the_state_that_was_seen(s3: Proxy) -> None:
     assert s3
     objects = Objects(BUCKET)

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.scoring import audit, job
+from pipelines.scoring import answer_replay, audit, job
+from pipelines.scoring.job_folders import Folder
 from tests.support import tiny
 
 pytestmark = pytest.mark.slow
@@ -76,6 +77,8 @@ def test_a_bad_row_stops_no_neighbour_beside_columns_of_views(source: Path, targ
     pq.write_table(text, source / "broken.parquet")
     run(source, target)
     assert bad_rows(target, "views.parquet") == [(2, "null_value")]
+    replayed = answer_replay.replay(Folder(target))
+    assert (replayed.findings, replayed.rows) == ([], 5)
     assert bad_rows(target, "broken.parquet") == [(1, "not_utf8")]
     scored = pq.read_table(target / "views.parquet")
     assert scored.column("row_number").to_pylist() == [0, 1, 3]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.core import schema, tables
@@ -48,6 +49,18 @@ def test_a_scored_file_of_every_kind(kind: str, tmp_path: Path) -> None:
     assert profile.column("label").null_count == (
         0 if kind in ("single", "pair", "choice", "span") else profile.num_rows
     )
+
+
+def test_texts_of_views_are_measured_as_others(tmp_path: Path) -> None:
+    """Arrow has no kernel that chooses rows of them."""
+    folder, profiles = tiny.classifier(tmp_path / "model", "choice"), []
+    rows = kinds.rows("choice").drop_columns(schema.TARGETS["choice"])
+    for kind in (pa.string(), pa.string_view()):
+        types = {"text": kind, "choices": pa.list_(kind)}
+        columns = {name: pa.array(rows.column(name).to_pylist(), types.get(name, kind)) for name in rows.column_names}
+        pq.write_table(pa.table({**columns, "label": pa.array(["a"] * len(rows), kind)}), tmp_path / "scored")
+        profiles.append(drift_profile.of_scored(tmp_path / "scored", folder))
+    assert profiles[0].equals(profiles[1])
 
 
 def test_columns_of_the_file_that_the_model_did_not_write_are_not_its_answers(tmp_path: Path) -> None:

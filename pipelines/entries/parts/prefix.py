@@ -1,0 +1,15 @@
+"""The prefix of the columns of answers: a key of score and of schedule."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+
+def checked(prefix: str) -> str:
+    """The same prefix. Raises ValueError for what no column's name can hold, such as a control character."""
+    if not prefix.isprintable():  # half of a surrogate pair is not either: what is not UTF-8 on a command line
+        raise ValueError(f"prefix {prefix!a} has a character that cannot be printed")
+    return prefix
+
+
+Prefix = Annotated[str, AfterValidator(checked)]
