@@ -1,5 +1,6 @@
 """The Arrow schemas of the files that pass between stages, one per kind of rows."""
 
+from collections.abc import Sequence
 from functools import cache
 
 import pyarrow as pa
@@ -94,6 +95,17 @@ SAYS = dict.fromkeys(("single", "pair", "choice"), "label") | {
     "span": "answer",
     "tagging": "entities",
 }
+
+
+def score_columns(labels: Sequence[str]) -> list[str]:
+    """The columns of the labels' probabilities beside a prediction: the labels; a name that is taken gets `score_`."""
+    columns = []
+    for label in labels:
+        column = label
+        while column in ("label", "score") or (column != label and column in labels):
+            column = f"score_{column}"
+        columns.append(column)
+    return columns
 
 
 def check_trained(kind: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import mlflow
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from mlflow.models import ModelSignature
@@ -34,15 +35,22 @@ def set_model(load: Callable[[Path], Predicts], labels: Callable[[Any], tuple[st
             self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
         ) -> pd.DataFrame:
             """Predictions as columns; params {"scores": true} adds a column with the probability of each label."""
-            rows = pa.Table.from_pandas(pd.DataFrame(model_input), preserve_index=False)
+            rows = pa.Table.from_pandas(_unpacked(pd.DataFrame(model_input)), preserve_index=False)
             answers = self.predictor.predict(rows)
             plain = {name: answers.column(name).to_pylist() for name in answers.column_names if name != "scores"}
             if params and params.get("scores") and "scores" in answers.column_names:
                 columns = zip(*answers.column("scores").to_pylist(), strict=True)
-                plain |= dict(zip(labels(self.predictor), columns, strict=True))
+                plain |= dict(zip(schema.score_columns(labels(self.predictor)), columns, strict=True))
             return pd.DataFrame(plain)
 
     mlflow.models.set_model(Model())
+
+
+def _unpacked(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `frame`; from a dict of columns MLflow makes one row, in which each cell is a column."""
+    if len(frame) == 1 and all(isinstance(cell, list | np.ndarray) for cell in frame.iloc[0]):
+        return pd.DataFrame(frame.iloc[0].to_dict())
+    return frame
 
 
 def _forget_unused_code() -> None:

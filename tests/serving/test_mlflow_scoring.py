@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import mlflow
 import pandas as pd
+import pyarrow as pa
 import pytest
 import requests
 from mlflow.deployments import get_deploy_client
@@ -16,8 +17,11 @@ from mlflow.pyfunc import scoring_server
 from mlflow.pyfunc.scoring_server.client import ScoringServerClient
 
 from pipelines.core import schema
+from pipelines.inference.predictor import Predictor
+from pipelines.serving.problems import Problem
+from pipelines.serving.protocols import mlflow_scoring
 from pipelines.tracking import pyfunc
-from tests.support import compressed, kinds, served
+from tests.support import compressed, kinds, served, tiny
 from tests.support.places import CODE
 
 KINDS = tuple(kinds.TASKS)
@@ -122,14 +126,20 @@ def check_near(one: Any, other: Any) -> None:
         assert one == (pytest.approx(other, abs=1e-5) if isinstance(other, float) else other)
 
 
+def saved_pyfunc(folder: Path, kind: str, place: Path) -> Any:
+    """The model of a folder, opened by MLflow."""
+    options = {"artifacts": {"model": str(folder)}, "signature": pyfunc.signature(kind)}
+    mlflow.pyfunc.save_model(place, python_model=str(CODE), pip_requirements=["mlflow"], **options)
+    return mlflow.pyfunc.load_model(str(place))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_form_gets_what_the_pyfunc_predicts(service: Served, kind: str, tmp_path: Path) -> None:
-    rows = frame(kind)
-    options = {"artifacts": {"model": str(service.folders[kind])}, "signature": pyfunc.signature(kind)}
-    mlflow.pyfunc.save_model(tmp_path / "pyfunc", python_model=str(CODE), pip_requirements=["mlflow"], **options)
-    model = mlflow.pyfunc.load_model(str(tmp_path / "pyfunc"))
+    rows, model = frame(kind), saved_pyfunc(service.folders[kind], kind, tmp_path / "pyfunc")
     expected = model.predict(rows).to_dict("records")
     assert len(expected) == 5
+    if kind != "choice":  # MLflow refuses a column of lists of lists
+        check_near(model.predict(rows.to_dict("list")).to_dict("records"), expected)
     forms = sent_as(kind, rows)
     assert len(forms) == 14
     for form, body in forms.values():
@@ -142,6 +152,24 @@ def test_every_form_gets_what_the_pyfunc_predicts(service: Served, kind: str, tm
         assert answers == model.predict(rows.iloc[[number]], params=SCORES).to_dict("records")
         if kind in CLASSES:
             assert set(answers[0]) == {"label", "score", *kinds.TASKS[kind].labels}
+
+
+@pytest.mark.parametrize("labels", [("label", "score", "other"), ("label", "score_label", "score")])
+def test_probabilities_leave_the_prediction_as_it_is(labels: tuple[str, ...], tmp_path: Path) -> None:
+    """A label may have the name of a column of predictions."""
+    folder = tiny.classifier(tmp_path / "model", labels=labels)
+    rows = frame("single")
+    model = saved_pyfunc(folder, "single", tmp_path / "pyfunc")
+    expected = Predictor.load(folder).predict(pa.Table.from_pandas(rows)).to_pylist()
+    body = {"dataframe_split": rows.to_dict("split"), "params": SCORES}
+    with served.serving(served.catalogue({"single": folder})) as address:
+        answers = Served(address, {}).predictions("single", body)
+    check_near(model.predict(rows, params=SCORES).to_dict("records"), answers)
+    columns = ["score_label", "score_score", "other"] if "other" in labels else None
+    for row, answer in zip(expected, answers, strict=True):
+        assert (answer["label"], answer["score"]) == (row["label"], pytest.approx(row["score"], abs=1e-5))
+        assert list(answer.values())[2:] == pytest.approx(row["scores"], abs=1e-5)
+        assert columns is None or list(answer)[2:] == columns
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -297,6 +325,12 @@ def test_a_content_type_is_needed_and_a_model_is_named(service: Served) -> None:
         assert answer["message"].startswith("no model 'other'; there are: choice, pair")
     with pytest.raises(requests.HTTPError, match="no model 'other'"):
         get_deploy_client(service.address).get_endpoint("other")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 499, 500, 501, 503, 504])
+def test_the_codes_of_errors_are_those_of_mlflows_table(status: int) -> None:
+    code = mlflow_scoring.problem(Problem(status, "why", {}))["error_code"]
+    assert mlflow.exceptions.ERROR_CODE_TO_HTTP_STATUS[code] == status
 
 
 def test_a_deadline_is_kept_and_ping_answers_as_mlflows_does(service: Served) -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pipelines.core import schema
 from pipelines.core.errors import InputError, choices
 from pipelines.serving import answering, csv_rows, frames, parquet_rows, refusals, schemas
 from pipelines.serving.catalogue import Catalogue
@@ -178,7 +179,7 @@ async def _answer(catalogue: Catalogue, name: str, request: Request) -> Response
     for row in rows:
         scores = row.pop("scores", None)
         if scores and with_scores:  # a column for each label, as the pyfunc returns them
-            row |= zip(model.task.labels, scores, strict=True)
+            row |= zip(schema.score_columns(model.task.labels), scores, strict=True)
     return Response(orjson.dumps({"predictions": rows}), media_type=JSON)
 
 
