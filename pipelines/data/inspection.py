@@ -112,7 +112,7 @@ def _count(seen: Seen) -> None:
     """Read the rows as `prepare` reads them, and count."""
     options = {key: value for key, value in seen.keys.items() if key != "source"}
     options |= {"unanswerable": True} if seen.kind == "span" else {}
-    options |= {"labels": seen.keys.get("labels", {})} if seen.kind in ("single", "pair") else {}
+    options |= {"labels": seen.keys.get("labels", {})} if seen.kind in ("single", "pair", "tagging") else {}
     params, raw = Params(**options), Path(seen.keys["source"])
     first: dict[str, tuple[str, Any]] = {}
     for split in params.files:
@@ -179,7 +179,7 @@ def _name_labels(seen: Seen) -> None:
         rename |= {cell: rename.get(name, name) for cell, name in numbers.items()}
         seen.keys["labels"] = {"names": sorted(seen.labels), **({"rename": rename} if rename else {})}
     elif seen.kind == "tagging" and seen.labels:
-        seen.keys["labels"] = {"names": sorted(seen.labels)}  # those of the test too
+        seen.keys["labels"] = {**seen.keys.get("labels", {}), "names": sorted(seen.labels)}  # those of the test too
     elif seen.kind == "choice" and (positions := _positions(seen)):
         seen.keys["labels"] = {"rename": positions}
     leave_out = [name for name in ("empty", "unlabelled", "broken") if getattr(seen, name)]
@@ -250,6 +250,7 @@ def _of_labels(seen: Seen) -> list[str]:
         for rare, frequent in seen.keys.get("labels", {}).get("rename", {}).items()
         if rare != frequent and rare not in seen.table.class_names
     ]
+    report += doubts.without_value(seen.labels)
     for label, count in seen.labels.items() if seen.kind in ("single", "pair") else []:
         if count == 1:
             near = difflib.get_close_matches(label, [name for name in seen.labels if seen.labels[name] > 1], 1, ALIKE)

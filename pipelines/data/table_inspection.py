@@ -10,6 +10,7 @@ from typing import Any
 
 from pipelines.core import tables
 from pipelines.core.errors import InputError, UsageError, listed, shown
+from pipelines.core.schema import TARGETS
 from pipelines.data import own_tables, table_columns
 from pipelines.data.formats import encodings, workbooks
 from pipelines.data.formats.records import plain, records
@@ -74,8 +75,8 @@ def _facts(files: Sequence[Path], keys: Mapping[str, Any], text: str, label: str
     facts = TableFacts({"kind": kind, **({"columns": columns} if columns else {})}, rejected=rejected)
     if where:
         facts.keys["where"] = where
-    if kind in ("single", "pair"):
-        name = columns.get("label", "label")
+    if kind in ("single", "pair", "tagging"):
+        name = columns.get(TARGETS[kind], TARGETS[kind])
         facts.class_names = classes.get(name, {})
         numbers = _names_of_numbers([*table[name], *(cell for other in others for cell in other[name])])
         if rename := facts.class_names | numbers:
@@ -135,9 +136,11 @@ def _class_names(file: Path) -> dict[str, dict[str, str]]:
     metadata = (tables.open_parquet(file).schema_arrow.metadata or {}).get(b"huggingface", b"{}")
     try:
         features = json.loads(metadata)["info"]["features"]
+        columns = {column: feature for column, feature in features.items() if isinstance(feature, dict)}
+        columns |= {column: feature["feature"] for column, feature in columns.items() if "feature" in feature}  # a list
         classes = {
             column: {str(number): str(name) for number, name in enumerate(feature["names"])}
-            for column, feature in features.items()
+            for column, feature in columns.items()
             if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
         }
     except (ValueError, KeyError, TypeError, AttributeError):  # another program's

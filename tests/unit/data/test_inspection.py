@@ -64,6 +64,12 @@ def test_the_files_of_annotation_tools_are_told(tool: str, checkout: Path) -> No
     assert row[{"span": "answers", "tagging": "entities"}.get(kind, "label")] == target
 
 
+def test_a_word_for_no_value_is_told(checkout: Path) -> None:
+    Path("a.csv").write_text("text,label\n" + "".join(f"word {i * i},{('a', 'b', 'NaN')[i % 3]}\n" for i in range(30)))
+    lines = inspection.sentences(inspection.inspect([Path("a.csv")]))
+    assert any(line.startswith("the label 'NaN' (10 rows) often stands for none; leave these") for line in lines)
+
+
 def test_of_two_spellings_as_frequent_the_usual_width_stays(checkout: Path) -> None:
     labels = ("ｶﾅ", "カナ", "Ａ", "A")
     Path("a.csv").write_text("text,label\n" + "".join(f"word {i * i},{labels[i % 4]}\n" for i in range(40)))

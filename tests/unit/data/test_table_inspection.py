@@ -58,6 +58,18 @@ def test_names_of_classes_stand_in_the_metadata_of_parquet(count: int, checkout:
     assert not [line for line in lines if "become one" in line]
 
 
+def test_names_of_tags_stand_in_the_metadata_of_parquet(checkout: Path) -> None:
+    tags = {"feature": {"names": ["O", "B-PER", "I-PER"], "_type": "ClassLabel"}, "_type": "Sequence"}
+    features = {"tokens": {"feature": {"_type": "Value"}, "_type": "Sequence"}, "ner_tags": tags, "links": [{}]}
+    table = pa.table({"tokens": [["by", "Ann", "Lee"]] * 20, "ner_tags": [[0, 1, 2]] * 20})
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    pq.write_table(table.replace_schema_metadata(metadata), "a.parquet")
+    seen = inspection.inspect([Path("a.parquet")])
+    inspection.require_prepared(seen)
+    assert seen.keys["labels"] == {"names": ["PER"], "rename": {"0": "O", "1": "B-PER", "2": "I-PER"}}
+    assert rows_of(seen)[0]["entities"] == [{"start": 3, "end": 10, "label": "PER"}]
+
+
 @pytest.mark.parametrize("metadata", ["", "[]", '{"info": {"features": null}}', '{"info": {"features": {"label": 3}}}'])
 def test_metadata_of_another_form_name_no_classes(metadata: str, checkout: Path) -> None:
     table = pa.table({"text": [f"word {i * i}" for i in range(20)], "label": [i % 2 for i in range(20)]})
