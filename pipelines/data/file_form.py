@@ -83,15 +83,19 @@ def form(file: Path) -> dict[str, Any]:
     suffix = file.suffix.lstrip(".").lower()
     if file.is_dir():
         if not (texts := folders.files(file, labelled=True)):
-            raise InputError(f"{file}: a folder of a corpus has a folder for each label, with its texts as *.txt")
-        return {"format": "folder", "kind": "single", **_encoding(texts[0])}
+            raise InputError(
+                f"{file}: a folder of a corpus has a folder for each label, with its texts as *.txt, or holds tables"
+            )
+        return {"format": "folder", "kind": "single", **_encoding(encodings.shared(texts))}
     if suffix in ("xls", "xlsb", "ods"):
         raise InputError(f"{file}: a workbook of another form than xlsx; save it as xlsx, and name that file")
     if suffix in COMPRESSED:
         raise InputError(f"{file}: a compressed file; unpack it, and name the file that is in it")
     if suffix in BINARY:
         return {"format": suffix}
-    encoding = _encoding(file)
+    if not (name := encodings.reads_as(file)):
+        raise InputError(f"{file}: its bytes are no text in a known encoding; save it as UTF-8")
+    encoding = _encoding(name)
     opener = _opener(encoding)
     if suffix in ("json", "jsonl", "ndjson"):
         return {**_json_form(file, opener, suffix), **encoding}
@@ -130,8 +134,5 @@ def _opener(keys: Mapping[str, str]) -> Opener:
     return encodings.opener(keys.get("encoding", encodings.UTF_8)) or plain
 
 
-def _encoding(file: Path) -> dict[str, str]:
-    name = encodings.reads_as(file)
-    if not name:
-        raise InputError(f"{file}: its bytes are no text in a known encoding; save it as UTF-8")
+def _encoding(name: str) -> dict[str, str]:
     return {"encoding": name} if name != encodings.UTF_8 else {}

@@ -49,7 +49,7 @@ def _join_parquet(files: Sequence[Path], target: Path) -> None:
 
 
 def _join_lines(files: Sequence[Path], target: Path, headed: bool) -> None:
-    encoding, header = _encoding(files), ""
+    encoding, header = encodings.shared(files), ""
     with target.open("w", encoding=encoding, newline="") as out:
         for number, file in enumerate(files):
             lines = _lines(file, encoding)
@@ -71,16 +71,3 @@ def _lines(file: Path, encoding: str) -> Iterator[str]:
                 yield text if text.endswith(("\n", "\r")) else f"{text}\n"
         except UnicodeError:
             raise UnreadableError(file, f"{file}: a text in it", encoding) from None
-
-
-def _encoding(files: Sequence[Path]) -> str:
-    """The encoding of all files; those in ASCII have that of the others."""
-    names = {file: encodings.reads_as(file) for file in files}
-    telling = [file for file in files if names[file] != encodings.UTF_8 or not file.read_bytes().isascii()]
-    for file in telling:
-        if not names[file] or names[file] != names[telling[0]]:
-            raise InputError(f"{file}: its encoding is not that of {telling[0].name}; save all files as UTF-8")
-    name = names[telling[0]] if telling else encodings.UTF_8
-    if name.startswith("utf-16") and len(telling) < len(files):
-        raise InputError(f"{telling[0]}: its encoding is {name}, others are in ASCII; save all files as UTF-8")
-    return name

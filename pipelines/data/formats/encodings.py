@@ -2,18 +2,20 @@
 
 import codecs
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from pipelines.core.errors import UnreadableError
+from pipelines.core.errors import InputError, UnreadableError
 
 UTF_8 = "utf-8"
 SAMPLE_BYTES = 1 << 20  # the part of a file by which its encoding is told
 MARKS = ((codecs.BOM_UTF8, UTF_8), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 JAPANESE = ("cp932", "euc-jp")
 WESTERN = "cp1252"
+GUESSED = (*JAPANESE, WESTERN)
 MANY = 0.4  # share of bytes beyond ASCII from which a text is no Western one
 KANA = re.compile("[ぁ-んァ-ヶー、。]")
 RARE = re.compile("[\uff61-\uff9f\ue000-\uf8ff]")  # half-width katakana, private use: EUC-JP that is read as cp932
@@ -57,12 +59,15 @@ def known(name: str) -> bool:
 
 
 def reads_as(path: Path) -> str:
-    """The encoding that a file's first MiB reads as; "" if it is none of those that are common in Japan and the West.
+    """The encoding that a file reads as; "" if it is none of those that are common in Japan and the West.
 
-    It is a guess for a file without a byte order mark that is not UTF-8: cp932 and EUC-JP are told apart by their kana.
+    It is told by the first MiB, or by the first one that is not ASCII. It is a guess for a file without a byte order
+    mark that is not UTF-8: cp932 and EUC-JP are told apart by their kana.
     """
     with path.open("rb") as file:
         content = file.read(SAMPLE_BYTES)
+        while not _tells(content) and (more := file.read(SAMPLE_BYTES)):
+            content = more
     for mark, name in MARKS:
         if content.startswith(mark):
             return name
@@ -83,6 +88,33 @@ def reads_as(path: Path) -> str:
     if beyond < MANY and _text(content, WESTERN) is not None:
         return WESTERN
     return likeliest  # such as a Japanese header above English cells
+
+
+def _tells(content: bytes) -> bool:
+    """Return whether the bytes of a file are more than ASCII, which begins a file of many encodings."""
+    return not content.isascii() or 0 in content or b"\x1b$" in content
+
+
+def shared(files: Sequence[Path]) -> str:
+    """The encoding of all files; those in ASCII have that of the others. Raises InputError if there are two.
+
+    A short text is guessed by little, so a guess gives way to that of most files if the text can be read in it.
+    """
+    names = {file: reads_as(file) for file in files}
+    telling = [file for file in files if names[file] != UTF_8 or not file.read_bytes().isascii()]
+    if not telling:
+        return UTF_8
+    ((name, _),) = Counter(names[file] for file in telling).most_common(1)
+    first = next(file for file in telling if names[file] == name)
+    for file in telling:
+        if not names[file]:
+            raise InputError(f"{file}: its bytes are no text in a known encoding; save it as UTF-8")
+        is_guess = {names[file], name} <= {*GUESSED} and _text(file.read_bytes(), name) is not None
+        if names[file] != name and not is_guess:
+            raise InputError(f"{file}: its encoding is not that of {first}; save all files as UTF-8")
+    if name.startswith("utf-16") and len(telling) < len(files):
+        raise InputError(f"{first}: its encoding is {name}, others are in ASCII; save all files as UTF-8")
+    return name
 
 
 def _text(content: bytes, name: str) -> str | None:

@@ -127,3 +127,23 @@ def test_hidden_files_of_a_folder_are_no_texts_and_suffixes_have_any_case(tmp_pa
     (tmp_path / "mails/a/1.txt").unlink()
     with pytest.raises(InputError, match="a folder for each label"):
         file_form.form(tmp_path / "mails")
+
+
+def test_the_encoding_of_a_folder_is_that_of_its_texts_beyond_ascii(tmp_path: Path) -> None:
+    texts = ["ascii", "本日の会議は中止です", "plain", "ID 東京 error", "住所", "届いていません"]
+    for number, text in enumerate(texts):
+        file = tmp_path / "ab"[number % 2] / f"{number}.txt"
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(text.encode("cp932"))
+    form = file_form.form(tmp_path)
+    assert form == {"format": "folder", "kind": "single", "encoding": "cp932"}
+    assert sorted(one.row["text"] for one in rows(tmp_path, form)) == sorted(texts)
+    (tmp_path / "b/1.txt").write_text(texts[1], encoding="utf-8")
+    with pytest.raises(InputError, match=r"its encoding is not that of .*\.txt; save all files as UTF-8"):
+        file_form.form(tmp_path)
+
+
+def test_a_file_is_looked_through_to_its_first_text_beyond_ascii(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_bytes(b"text,label\n" + b"a long plain text,a\n" * 120_000 + "届いていません,b\n".encode("cp932"))
+    assert file_form.form(file) == {"format": "csv", "encoding": "cp932"}
