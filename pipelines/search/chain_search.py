@@ -145,7 +145,7 @@ class ChainSearch:
         student = gate_measurements.measure(folder, self.scored, False)
         _require_something_learned(student, self.teacher)
         loss = variants.difference(self.teacher.value, student.value)
-        most = 100 * gates.most_lost(student, self.teacher, chains.SURE)
+        most = variants.difference(0.0, -gates.most_lost(student, self.teacher, chains.SURE))
         share = student.size_bytes / self.teacher.size_bytes
         attempt = Tried(chain, student.value, loss, student.size_bytes, share, loss_most=most)
         if len(chain) > 1 and not attempt.keeps(self.budget):
