@@ -70,7 +70,7 @@ def check_fit(folder: Folder, vocab_size: int, max_length: int) -> None:
     form = formats.of_config(folder.config)
     if not form.trains:
         raise InputError(
-            f"{folder}: fine-tuning cannot start from weights in the format {form.name}; start from the model that it "
+            f"{folder}: fine-tuning cannot start from weights in the format {form.words}; start from the model that it "
             "was made from"
         )
     backbones.known(folder.encoder_config.get("model_type"), f"{folder}: ")

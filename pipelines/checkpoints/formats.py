@@ -22,7 +22,8 @@ class Format:
     """One format of a model in a folder.
 
     Attributes:
-        name: name of the format; "" is Hugging Face's own format.
+        name: name of the format in files; "" is Hugging Face's own format.
+        words: name of the format in messages.
         trains: whether a model in this format can be trained further.
         holds: returns whether a model in memory is to be saved in this format.
         save: writes config and weights into an existing folder.
@@ -30,6 +31,7 @@ class Format:
     """
 
     name: str
+    words: str
     trains: bool
     holds: Callable[[nn.Module], bool]
     save: Callable[[PreTrainedModel, Path], None]
@@ -93,13 +95,13 @@ def _load_native(folder: OpenedFolder, auto: Any) -> PreTrainedModel:
     return model
 
 
-NATIVE = Format("", True, lambda model: True, _save_native, _load_native)
-RESHAPED = Format("reshaped", False, lambda model: bool(shapes.of(model)), written, _load_reshaped)
+NATIVE = Format("", "", True, lambda model: True, _save_native, _load_native)
+RESHAPED = Format("reshaped", "reshaped", False, lambda model: bool(shapes.of(model)), written, _load_reshaped)
 FLOATS = (NATIVE, RESHAPED)  # formats with float weights, which compression methods can change
 FORMATS = (  # `of_model` takes the first that fits
-    Format("int8", False, quantized.is_int8, quantized.save_int8, quantized.load_int8),
-    Format("qdq", False, quantized.is_qdq, quantized.save_qdq, quantized.load_qdq),
-    Format("packed", False, quantized.is_packed, quantized.save_packed, quantized.load_packed),
+    Format("int8", "int8", False, quantized.is_int8, quantized.save_int8, quantized.load_int8),
+    Format("qdq", "int8 with fixed ranges", False, quantized.is_qdq, quantized.save_qdq, quantized.load_qdq),
+    Format("packed", "packed", False, quantized.is_packed, quantized.save_packed, quantized.load_packed),
     RESHAPED,
     NATIVE,
 )

@@ -29,6 +29,6 @@ def check(key: str, method: ModuleType, teacher: PreTrainedModel, task: Task, na
     form = formats.of_model(teacher)
     if form not in formats.FLOATS:
         raise UsageError(
-            f"{where} cannot change the weights of {name}, which are {form.name}; compress the model that it was "
-            f"made from, and make the result {form.name} at the end"
+            f"{where} cannot change the weights of {name}, which are {form.words}; compress the model that it was "
+            f"made from, and make the result {form.words} at the end"
         )

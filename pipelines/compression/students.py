@@ -116,7 +116,7 @@ def shallower(context: Context, layers: list[int], kinds: list[int] | None = Non
     form = formats.of_model(teacher)
     if form not in formats.FLOATS:
         raise UsageError(
-            f"params.yaml: compress: teacher: its weights are {form.name} and cannot be trained, so a student cannot "
+            f"params.yaml: compress: teacher: its weights are {form.words} and cannot be trained, so a student cannot "
             "start with its layers"
         )
     sources = _own_layers(teacher, layers)

@@ -23,6 +23,7 @@ from tests.support.quantizing import FAMILIES, quantized, teacher
 
 METHODS = "pipelines.compression.methods"
 FORMS = {"dynamic_int8": "int8", "static_int8": "qdq", "q8bert": "qdq", "group_quant": "packed"}
+WORDS = {"int8": "int8", "qdq": "int8 with fixed ranges", "packed": "packed"}  # of forms in messages
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -41,7 +42,7 @@ def test_a_method_quantizes_a_model_of_the_family(method: str, family: str, chec
     off, size = np.abs(np.array(rounded) - np.array(expected)).max(), np.abs(np.array(expected)).max()
     assert 0 < off < (0.5 if method == "group_quant" else 0.15) * size
     assert loaded.predict(kinds.rows("single")).num_rows == 24
-    with pytest.raises(InputError, match=f"from weights in the format {FORMS[method]}; start"):
+    with pytest.raises(InputError, match=f"from weights in the format {WORDS[FORMS[method]]}; start"):
         model_folder.check_fit(out, context.tokenizer.vocab_size, 8)
 
 
