@@ -210,6 +210,12 @@ def test_impossible_choices_are_refused_before_any_training(
     assert not teaching.cache.exists()
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+def test_pkd_refuses_a_teacher_that_is_too_shallow(layers: int, checkout: Path) -> None:
+    with pytest.raises(UsageError, match=f"the teacher has {layers}; pkd needs a teacher of 3 or more"):
+        compressed("pkd", context(checkout, layers=layers), layers=1)
+
+
 def test_a_pretrained_student_brings_its_weights_and_must_read_the_same_ids(checkout: Path) -> None:
     teaching = context(checkout)
     sizes = {"layers": None, "hidden_size": None}

@@ -45,7 +45,8 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
     """Train the student and return it."""
     count = students.depth(context.teacher)
     if not 2 <= params.layers < count:
-        why = f": the teacher has {count}; take 2 to {count - 1} (with 1, no layer follows one of the teacher's)"
+        choices = f"take 2 to {count - 1}" if count > 2 else "pkd needs a teacher of 3 or more"
+        why = f": the teacher has {count}; {choices} (a student of 1 has no layer that follows one of the teacher's)"
         raise students.refused("layers", params.layers, why)
     student = students.shallower(context, [*range(params.layers)])
     taught = followed(count, params.layers, params.map)
