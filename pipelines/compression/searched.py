@@ -117,22 +117,23 @@ def _listed(lines: Sequence[str]) -> str:
 def _sentence(search: Searched) -> str:
     budget = search.budget
     limit = f"at most {run_tables.points(budget.max_loss / 100)} below {search.run}"
-    if search.unfit and not search.winner:
-        return f"the gate refuses every chain that is {limit}: {len(search.unfit)} of {len(search.tried)} tried"
+    count = len(search.tried)
     close = [tried for tried in search.tried if tried.keeps(budget) and not tried.shows(budget)]
+    unsure = f"but the rows do not show it {SURE:.0%} sure; take more rows, allow a larger loss, or use --trust-point"
+    if search.unfit and not search.winner:
+        shown = "is" if budget.trust_point else "is shown to be"
+        more = f"; {len(close)} more {'score' if len(close) > 1 else 'scores'} so, {unsure}" if close else ""
+        return f"the gate refuses every chain that {shown} {limit}: {len(search.unfit)} of {count} tried{more}"
     if not search.winner and close:
         some = "1 chain scores" if len(close) == 1 else f"{len(close)} chains score"
-        return (
-            f"{some} {limit}, of {len(search.tried)} tried, but the rows do not show it {SURE:.0%} sure; take more "
-            "rows, allow a larger loss, or use --trust-point"
-        )
+        return f"{some} {limit}, of {count} tried, {unsure}"
     if not search.winner:
-        sentence = f"none of the {len(search.tried)} chains tried is {limit}"
+        sentence = f"none of the {count} chains tried is {limit}"
         made = [tried for tried in search.tried if not tried.refused]
         nearest = min(made, key=lambda tried: tried.loss, default=None)
         return sentence + (f"; {' + '.join(nearest.chain)} is nearest, {nearest.loss:.2f} below" if nearest else "")
     what = "smallest" if budget.target == "size" else "fastest"
-    return f"{' + '.join(search.winner.chain)} is the {what} chain that is {limit}; {len(search.tried)} were tried"
+    return f"{' + '.join(search.winner.chain)} is the {what} chain that is {limit}; {count} were tried"
 
 
 def _scored(search: Searched) -> list[Tried]:

@@ -76,8 +76,13 @@ def test_a_line_for_each_that_was_tried_the_smallest_first() -> None:
         ),
         (search_result([WIDER], None), "none of the 1 chains tried is at most 1 point below big"),
         (
-            search_result(winner=None, unfit=[INT8.chain, HALF.chain]),
-            "the gate refuses every chain that is at most 1 point below big: 2 of 5 tried",
+            search_result([INT8, TINY], None, unfit=[INT8.chain]),
+            "the gate refuses every chain that is shown to be at most 1 point below big: 1 of 2 tried",
+        ),
+        (
+            search_result(winner=None, unfit=[INT8.chain]),
+            "the gate refuses every chain that is shown to be at most 1 point below big: 1 of 5 tried; 1 more scores "
+            "so, but the rows do not show it 95% sure; take more rows, allow a larger loss, or use --trust-point",
         ),
     ],
 )
