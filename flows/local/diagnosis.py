@@ -154,7 +154,8 @@ def remote(name: str, url: str, default: bool) -> Finding:
         return Finding(check, "ok", f"{url}{', the default' if default else ''}; not called")
     if not Path(url).is_dir():
         state: Literal["warning", "problem"] = "problem" if default else "warning"
-        return Finding(check, state, f"{url}: no such folder", f"mkdir -p {shlex.quote(url)}")
+        mend = f"dvc remote modify --local {shlex.quote(name)} url FOLDER  # where it lies here; of a new remote: "
+        return Finding(check, state, f"{url}: no such folder", f"{mend}mkdir -p {shlex.quote(url)}")
     return Finding(check, "ok", f"{url}{', the default' if default else ''}")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.core import json_file, paths, provenance
+from pipelines.core import metrics_file, paths, provenance
 from pipelines.core.errors import InputError, UsageError
 from pipelines.core.schema import INPUTS, SAYS, TARGETS
 from pipelines.core.task import Task
@@ -56,7 +56,7 @@ def record(run: str) -> dict[str, Any]:
     """The metrics of a run. Raises UsageError if it was not evaluated, or answers no rows."""
     if not paths.metrics(run).is_file():
         raise UsageError(f"{paths.metrics(run)}: no such run is evaluated; `bertline table` lists those that are")
-    metrics = json_file.mapping(paths.metrics(run))
+    metrics = metrics_file.read(run)
     if "task" not in metrics:
         raise UsageError(f"{run} is an encoder: it answers no rows; name a run of evaluate or baseline")
     return metrics

@@ -7,7 +7,7 @@ from os.path import normpath
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import params, plugins, resources
+from pipelines.core import params, paths, plugins, resources
 from pipelines.core.errors import UsageError, choices
 from pipelines.core.section import Section
 from pipelines.graph import code_manifest
@@ -81,13 +81,15 @@ def require_root() -> None:
 def activate(file: Path, force: bool) -> None:
     """Make `file` the active params.yaml.
 
-    Raises UsageError if the file is invalid, or below a project's root. Unless `force`, it is also raised if
-    params.yaml has edits that neither the last commit nor another params file holds, here or in params/, since they
-    would be lost.
+    Raises UsageError if the file is invalid or active already, or below a project's root. Unless `force`, it is also
+    raised if params.yaml has edits that neither the last commit nor another params file holds, here or in params/,
+    since they would be lost.
     """
     require_root()
     check(file)
     active = params.FILE
+    if active.exists() and active.samefile(file):
+        raise UsageError(f"{file} is the active params file already")
     if active.exists() and not force:
         others = [other for folder in (Path(), Path("params")) for other in folder.glob("*.yaml") if other != active]
         saved = [other.read_bytes() for other in others if other.is_file()]
@@ -97,7 +99,8 @@ def activate(file: Path, force: bool) -> None:
                 f"{active} has edits that are in no commit and no other params file, here or in params/; "
                 "commit it, or --force"
             )
-    shutil.copyfile(file, active)
+    with paths.fresh_file(active) as aside:
+        shutil.copyfile(file, aside)
 
 
 def require_entry(name: str, *sections: str) -> None:

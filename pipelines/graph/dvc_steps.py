@@ -17,6 +17,7 @@ from typing import Any
 
 from pipelines.core import locks, paths
 from pipelines.core.errors import InputError
+from pipelines.graph import run_refusals
 
 WORKSPACE = ("run", "all")  # the name of the lock that a run of the graph holds
 PATIENCE_SECONDS = 60  # to wait for another DVC command that holds the repository
@@ -27,6 +28,7 @@ def opened() -> Iterator[Any]:
     """Open the checkout as a `dvc.repo.Repo`; DVC's errors become InputErrors of one line."""
     from dvc.repo import Repo
 
+    run_refusals.require_merged()
     logging.getLogger("dvc").setLevel(logging.WARNING)  # the board shows what DVC would log of every stage
     with sentences(), Repo(".") as repo, repo.scm_context(quiet=True):
         with locked(repo):  # under the lock, since another command may be writing the file
@@ -153,6 +155,8 @@ def begin(stage: Any) -> bool:
     from dvc.stage.cache import RunCacheNotFoundError
 
     if stage.frozen or not stage.cmd:  # no command to run: DVC fetches an import, or only checks the outputs
+        if stage.frozen or not stage.is_import:
+            run_refusals.require_here(stage)
         if stage.reproduce():
             _write_lock(stage)
         return False

@@ -18,7 +18,7 @@ from pipelines.core import json_file, locks, paths
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
 from pipelines.core.stage import unmarked
-from pipelines.graph import dvc_steps
+from pipelines.graph import dvc_steps, run_refusals
 from pipelines.graph.code_snapshot import CodeSnapshot
 from pipelines.graph.forkserver import Command, Ended, Started, WarmProcess
 from pipelines.graph.local_resources import Limits
@@ -65,7 +65,9 @@ def run(
         if not plan.affected:
             say(f"{len(plan.stages)} stages are up to date")
             return []
-        with dvc_steps.writing(repo, [plan.stages[name] for name in plan.affected]):
+        affected = [plan.stages[name] for name in plan.affected]
+        run_refusals.require_outs_within(repo, affected)
+        with dvc_steps.writing(repo, affected):
             return Executor(repo, plan, jobs, keep_going, board or Board()).run()
 
 
@@ -92,6 +94,7 @@ class Executor:
         here = [name for name in self.left if self.wanted[name].placement == "here"]
         self.warm = WarmProcess(dict.fromkeys(module for name in here for module in self.code.modules(name)))
         self.placed = PlacedStages()
+        self.edited: dict[str, str] = {}  # stage -> which code of it was edited while it was imported
         self.tries: dict[str, int] = {}  # how often a stage has failed
         self.rests: dict[str, float] = {}  # failed stage -> when it may run again, on the monotonic clock
 
@@ -129,6 +132,8 @@ class Executor:
     def _take(self, event: Started | Ended | Reserved | Lost | Refused) -> None:
         if isinstance(event, Ended):
             self._end(event)
+        elif isinstance(event, Started):
+            self._require_code(event.name)
         elif isinstance(event, Reserved):
             if event.name in self.placed.waiting:
                 self._go(event.name, event.node)
@@ -141,6 +146,14 @@ class Executor:
             if event.name in self.board.running:
                 self.board.end(event.name, FAILED)
             self._fail(event.name, event.why)
+
+    def _require_code(self, name: str) -> None:
+        """End a stage whose code was edited before the warm process had imported it; later edits do not reach it."""
+        try:
+            self.code.check(name)
+        except InputError as error:
+            self.edited[name] = str(error)
+            self.warm.kill(name)
 
     def _may_start(self, rested: bool = True) -> list[str]:
         """The stages whose upstream is complete, most urgent first; `rested` leaves out those that await a retry."""
@@ -217,13 +230,14 @@ class Executor:
     def _end(self, event: Ended) -> None:
         name = event.name
         self.limits.give_back(name)
-        if event.status:
+        if event.status or name in self.edited:
             self.board.end(name, FAILED)
-            if not self._again(name):
-                self._fail(name, _reason(event.status, log_of(name)))
+            if name in self.edited or not self._again(name):
+                self._fail(name, self.edited.get(name) or _reason(event.status, log_of(name)))
             return
         try:
             with dvc_steps.sentences(), self._locked():
+                run_refusals.require_unedited(self.plan.stages[name])
                 dvc_steps.finish(self.plan.stages[name])
         except (InputError, OSError) as error:
             self.board.end(name, FAILED)

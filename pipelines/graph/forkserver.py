@@ -106,8 +106,16 @@ class WarmProcess:
             )
             other.close()
             self.pipe.send(self._ahead)
-        self.pipe.send(command)
+        with suppress(ConnectionError):  # it has died, which `events` reports
+            self.pipe.send(command)
         self._unreported.add(command.name)
+
+    def kill(self, name: str) -> None:
+        """Kill the child that runs this command, and what it has started."""
+        if pid := self._groups.get(name):
+            kill_group(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it may not have its group yet
+                os.kill(pid, signal.SIGKILL)
 
     @staticmethod
     def _code() -> str:
@@ -118,7 +126,10 @@ class WarmProcess:
         """Wait at most `seconds`, and return the events so far. Raises EOFError if the warm process has died."""
         events: list[Started | Ended] = []
         while self.pipe is not None and self.pipe.poll(0 if events else seconds):
-            event = self.pipe.recv()
+            try:
+                event = self.pipe.recv()
+            except ConnectionError as error:  # it died with commands unread
+                raise EOFError from error
             events.append(event)
             if isinstance(event, Started):
                 self._groups[event.name] = event.pid

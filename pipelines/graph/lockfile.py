@@ -15,6 +15,17 @@ def outputs(stage: str, stages: Stages) -> dict[str, str]:
     return {out["path"]: out["md5"] for out in stages.get(stage, {}).get("outs", [])}
 
 
+def entry(name: str, stages: Stages) -> dict[str, Any]:
+    """The entry of params.yaml that the stage `name` ran with; {} if it has none, or never ran."""
+    values: dict[str, Any] = _params(name, stages).get(name.replace("@", "."), {})
+    return values
+
+
+def _params(stage: str, stages: Stages) -> dict[str, Any]:
+    values: dict[str, Any] = stages.get(stage, {}).get("params", {}).get("params.yaml", {})
+    return values
+
+
 def made_of(stage: str, stages: Stages) -> list[dict[str, Any]]:
     """A stage and all before it, the first to be made first; with the md5s of what each read and wrote.
 
@@ -30,8 +41,8 @@ def made_of(stage: str, stages: Stages) -> list[dict[str, Any]]:
         for path in deps:
             if path in wrote and wrote[path] not in read_and_wrote:
                 add(wrote[path])
-        params = stages[name].get("params", {}).get("params.yaml", {})
-        read_and_wrote[name] = {"stage": name, "read": deps, "wrote": outputs(name, stages), "params": params}
+        wrote_here, values = outputs(name, stages), _params(name, stages)
+        read_and_wrote[name] = {"stage": name, "read": deps, "wrote": wrote_here, "params": values}
 
     if stage in stages:
         add(stage)

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import json_file, params, paths, provenance
+from pipelines.core import json_file, metrics_file, params, paths, provenance
 from pipelines.core.errors import UsageError
 from pipelines.core.opened_folder import OpenedFolder
 from pipelines.core.task import FILE as TASK_FILE
@@ -94,7 +94,7 @@ def _evaluation(run: str, folder: Path) -> Facts:
     """The scores of the model in `folder` by the files of this checkout; {} if they are of another model."""
     if not run or not paths.metrics(run).is_file():
         return {}
-    record, model = json_file.mapping(paths.metrics(run)), paths.model(run).as_posix()
+    record, model = metrics_file.read(run), paths.model(run).as_posix()
     inputs = mapping(provenance.read(paths.predictions(run)).get("inputs"))
     if inputs.get(model) != provenance.digest(folder) or not record.get("metrics"):
         return {}
@@ -108,7 +108,7 @@ def _baseline(run: str, same: Facts, rows: str, inputs: Facts) -> Facts:
     """The score of a baseline that answered the same rows; {} for any other."""
     if not paths.metrics(run).is_file():
         return {}
-    record = json_file.mapping(paths.metrics(run))
+    record = metrics_file.read(run)
     answered = mapping(provenance.read(paths.predictions(run)).get("inputs"))
     if any(record.get(key) != value for key, value in same.items()) or answered.get(rows) != inputs.get(rows):
         return {}

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pipelines.core import json_file, params, paths, provenance, resources, tables
+from pipelines.core.progress import say
 from pipelines.core.schema import INPUTS
 from pipelines.core.task import Task
 from pipelines.entries.evaluate import Evaluate
@@ -49,13 +50,12 @@ def log_runs(stages: list[str], image_commit: str = "") -> None:
         tags = {f"md5 {path}": md5 for path, md5 in outputs.items()} | commit
         shown = paths.reports() if str(paths.reports()) in outputs else None
         when = _ran(stage, numbers)
-        runs.log(
-            stage, _params(outputs, (values.get(section) or {}).get(entry) or {}), numbers, tags, shown, curve, *when
-        )
+        written = lockfile.entry(stage, locked) or (values.get(section) or {}).get(entry) or {}
+        runs.log(stage, _params(outputs, written), numbers, tags, shown, curve, *when)
 
 
 def _params(outputs: Iterable[str], written: dict[str, Any]) -> dict[str, Any]:
-    """The params of a stage, defaults too, as its output records them; else those that params.yaml has."""
+    """The params of a stage, defaults too, as its output records them; else those that were written."""
     recorded = (provenance.read(Path(path)).get("params") for path in outputs if not path.endswith(".json"))
     return written | next((made for made in recorded if made), {})
 
@@ -153,7 +153,10 @@ def provenance_tags(run: str, image_commit: str = "") -> dict[str, str]:
     md5s = {"md5": md5, "md5_onnx": exported.get(str(paths.onnx(run)), "")}
     chain = lockfile.made_of(f"export@{run}" if exported else f"{section}@{run}", locked)
     chain = [stage | {"run": runs.find(stage["stage"], stage["wrote"])} for stage in chain]
-    facts = {"params": json.dumps(values[section][run], sort_keys=True), "lineage": json.dumps(chain)}
+    ran_with = lockfile.entry(f"{section}@{run}", locked) or values[section][run]
+    if ran_with != values[section][run]:
+        say(f"{run}: {params.FILE} was edited since it was trained; the version names the params of its training")
+    facts = {"params": json.dumps(ran_with, sort_keys=True), "lineage": json.dumps(chain)}
     facts[registry.TEACHERS] = json.dumps(registry.made_from(chain, md5))
     return {"run": run, **md5s, **facts, **git_commit(image_commit)}
 

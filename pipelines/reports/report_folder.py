@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.core import json_file, params, paths
+from pipelines.core import json_file, metrics_file, params, paths
 from pipelines.core.errors import InputError
 from pipelines.reports import doubtful_runs, dvc_plots, page, run_tables, variants
 
@@ -94,8 +94,8 @@ def names(sections: Sections, *chosen: str) -> list[str]:
 
 
 def read(runs: list[str]) -> Records:
-    """Read the metrics of these runs. Raises InputError if a run has none."""
+    """Read the metrics of these runs. Raises InputError if a run has none, or lacks a key of them."""
     for run in runs:
         if not paths.metrics(run).is_file():
             raise InputError(f"{paths.metrics(run)}: no metrics to report; evaluate and pretrain write them")
-    return [json_file.mapping(paths.metrics(run)) for run in runs]
+    return [metrics_file.read(run) for run in runs]

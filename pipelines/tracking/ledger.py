@@ -79,7 +79,11 @@ def _noted(client: MlflowClient, name: str) -> str:
 
 
 def note_end(client: MlflowClient, name: str, records: Sequence[Kept]) -> None:
-    """Record the end of the ledger in the tag END. With two writers at once it may name an earlier event, validly."""
+    """Record the end of the ledger in the tag END, and its events here.
+
+    With two writers at once the tag may name an earlier event, validly.
+    """
+    ledger_cache.remember(_cache(name), records)
     with contextlib.suppress(MlflowException):  # the event is entered even if this fails
         client.set_registered_model_tag(name + SUFFIX, END, ledger_events.end(records))
 
@@ -153,7 +157,6 @@ def append(
     with store.explained(unsure):
         now = ledger_events.replay(_onward(client, name, known.kept))
     note_end(client, name, now.kept)
-    ledger_cache.remember(_cache(name), now.kept)
     if error and not _is_in(now, event):
         raise InputError(f"{unsure}: {store.without_passwords(one_line(error))}")
     if not _counts(now, event):

@@ -112,6 +112,7 @@ def test_mirror_remotes_and_git(checkout: Path, monkeypatch: pytest.MonkeyPatch)
     Path(".dvc/config").write_text(lines + "['remote \"s3\"']\n    url = s3://bucket/my%20data\n")
     remotes = {remote[0]: diagnosis.remote(*remote) for remote in checkup.remotes()}
     assert {name: finding.state for name, finding in remotes.items()} == {"near": "ok", "far": "problem", "s3": "ok"}
+    assert remotes["far"].mend.startswith("dvc remote modify --local far url FOLDER ")  # a clone may lie elsewhere
     assert diagnosis.git(checkout).says.startswith("no git repository: versions will not name a commit")
     with monkeypatch.context() as patch:
         patch.setenv("BERTLINE_COMMIT", "abc-dirty")

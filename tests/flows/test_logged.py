@@ -12,6 +12,7 @@ import yaml
 from flows import retrain
 from pipelines.core import json_file, paths, provenance
 from pipelines.graph import executor
+from pipelines.lifecycle import registration
 from pipelines.tracking import runs
 
 
@@ -29,6 +30,24 @@ def test_only_the_reports_run_gets_the_report_folder(checkout: Path, monkeypatch
     retrain.log_runs.fn([*lock])
     assert logged["report"][3] == paths.reports()
     assert logged["finetune@it"][3] is None
+
+
+def test_params_that_were_edited_after_the_training_are_not_those_of_the_version(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET", raising=False)
+    stage = ran("artifacts/models/it") | {"params": {"params.yaml": {"finetune.it": {"epochs": 3}}}}
+    paths.DVC_LOCK.write_text(yaml.safe_dump({"stages": {"finetune@it": stage}}))
+    logged: list[dict[str, Any]] = []
+    monkeypatch.setattr(runs, "log", lambda stage, params, *rest: logged.append(params))
+    monkeypatch.setattr(runs, "find", lambda *stage: "")
+    for epochs in (3, 1):
+        Path("params.yaml").write_text(f"finetune: {{it: {{epochs: {epochs}}}}}\n")
+        assert json.loads(registration.provenance_tags("it")["params"]) == {"epochs": 3}
+        warned = "it: params.yaml was edited since it was trained" in capsys.readouterr().err
+        assert warned == (epochs == 1)
+        registration.log_runs(["finetune@it"])
+    assert logged == [{"epochs": 3}] * 2
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from pipelines.core import params, plugins, resources
 from pipelines.core.errors import UsageError
 from pipelines.core.section import Section
 from pipelines.graph import checking, code_manifest
+from tests.support import disks
 from tests.support.places import ROOT
 
 GOOD = """
@@ -220,3 +221,19 @@ def test_params_that_another_file_beside_them_has_may_be_replaced(checkout: Path
     (checkout / "params.yaml").write_text(GOOD)
     with pytest.raises(UsageError, match="edits that are in no commit and no other params file, here or in params/"):
         checking.activate(Path("eins.yaml"), False)
+    assert not list(checkout.glob(".*partial*"))
+    (checkout / "linked.yaml").symlink_to("params.yaml")
+    for file in ("params.yaml", "linked.yaml"):
+        with pytest.raises(UsageError, match=rf"^{file} is the active params file already$"):
+            checking.activate(Path(file), True)
+
+
+def test_a_full_disk_leaves_the_active_params_as_they_were(checkout: Path) -> None:
+    (checkout / "large.yaml").write_text(GOOD + "#" * 300_000)
+    (place := checkout / "place").mkdir()
+    with disks.small(place, 64 << 10), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        Path("params.yaml").write_text(GOOD)
+        with pytest.raises(OSError, match="No space left"):
+            checking.activate(checkout / "large.yaml", True)
+        assert Path("params.yaml").read_text() == GOOD

@@ -150,15 +150,91 @@ def test_a_missing_file_and_a_missing_output_fail_in_one_sentence(graph: Write) 
         executor.run(["nobody"])
 
 
-def test_what_a_stage_read_when_it_began_is_recorded(graph: Write) -> None:
-    """A file edited while the stage runs makes it stale; DVC would take the new text for the one it read."""
+def test_what_a_stage_read_is_what_is_recorded(graph: Write) -> None:
+    """DVC would take the new text for the one it read, and give the output to whoever asks for that text again."""
     graph({"slow": stage("cat given.txt > out.txt; echo new > given.txt", "given.txt", outs=("out.txt",))})
     Path("given.txt").write_text("old\n")
-    executor.run()
-    assert Path("out.txt").read_text() == "old\n"
-    assert "modified" in dvc("status")
+    with pytest.raises(InputError, match=r"^slow failed: given\.txt was edited while slow ran; run again$"):
+        executor.run()
+    assert not Path("dvc.lock").exists()
     assert executor.run() == ["slow"]
     assert Path("out.txt").read_text() == "new\n"
+    assert "up to date" in dvc("status")
+
+
+@pytest.mark.parametrize("read", ["new", "old"])
+def test_params_that_a_stage_did_not_read_are_not_recorded(graph: Write, read: str) -> None:
+    """They were edited before the stage read them, or after; the provenance of its output says which."""
+    made = f'{{"stage": "ingest", "params": {{"corpus": "custom", "edition": "{read}"}}}}'
+    write = f"sed -i s/old/new/ params.yaml; mkdir raw; echo '{made}' > raw/provenance.json"
+    every = {"foreach": ["mine"], "do": stage(write, outs=("raw",), params=("ingest.mine",))}
+    graph({"ingest": every}, ingest={"mine": {"corpus": "custom", "edition": "old"}})
+    if read == "old":
+        assert executor.run() == ["ingest@mine"]
+        assert "edition: old" in Path("dvc.lock").read_text()
+        return
+    refused = r"ingest@mine failed: params\.yaml: ingest\.mine was edited while ingest@mine began; run again"
+    with pytest.raises(InputError, match=refused):
+        executor.run()
+    assert not Path("dvc.lock").exists()
+
+
+def test_code_that_was_edited_while_it_was_imported_ends_the_stage(
+    graph: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph({"slow": stage("sleep 60; touch out.txt", outs=("out.txt",))})
+    checks = iter([None, InputError("loop.py was edited while the graph ran; run again")])
+
+    def check(code: executor.CodeSnapshot, name: str) -> None:
+        if error := next(checks):
+            raise error
+
+    monkeypatch.setattr(executor.CodeSnapshot, "check", check)
+    began = time.monotonic()
+    with pytest.raises(InputError, match=r"^slow failed: loop\.py was edited while the graph ran; run again$"):
+        executor.run()
+    assert time.monotonic() - began < 30
+
+
+def test_a_warm_process_that_was_killed_is_named(graph: Write) -> None:
+    kill = "kill -9 $(ps -o ppid= -p $$)"
+    graph({"first": stage(f"{kill}; sleep 9", outs=("out.txt",))})
+    with pytest.raises(InputError, match="the process that runs the stages was killed, and first with it; run again"):
+        executor.run()
+
+
+def test_a_link_out_of_the_checkout_is_refused_before_a_stage_runs(graph: Write, checkout: Path) -> None:
+    graph({"first": stage("touch ran artifacts/deep/out.txt", outs=("artifacts/deep/out.txt",))})
+    (elsewhere := checkout.with_name("elsewhere")).mkdir()
+    (elsewhere / "deep").mkdir()
+    Path("artifacts").symlink_to(elsewhere)
+    with pytest.raises(InputError, match=f"^artifacts is a link to {elsewhere}, and DVC needs it in the checkout; "):
+        executor.run()
+    assert not Path("ran").exists()
+    Path("artifacts").unlink()
+    Path("artifacts/deep").mkdir(parents=True)
+    assert executor.run() == ["first"]
+
+
+def test_data_that_was_not_pulled_names_the_command_that_brings_it(graph: Write) -> None:
+    graph({"use": stage("cp encoders out.txt", "encoders", outs=("out.txt",))})
+    Path("encoders").write_text("weights\n")
+    dvc("add", "-q", "encoders")
+    Path("encoders").unlink()
+    with pytest.raises(InputError, match=r"failed: encoders: not here; `dvc pull encoders\.dvc` brings it"):
+        executor.run()
+    dvc("checkout", "-q", "encoders.dvc")
+    assert executor.run() == ["use"]
+
+
+def test_marks_of_a_merge_in_dvc_lock_are_named(graph: Write) -> None:
+    graph({"first": stage("touch out.txt", outs=("out.txt",))})
+    executor.run()
+    lock = Path("dvc.lock")
+    lock.write_text(f"<<<<<<< HEAD\n{lock.read_text()}=======\n>>>>>>> other\n")
+    for run in (lambda: executor.run(), lambda: why.why("first")):
+        with pytest.raises(InputError, match=r"^dvc\.lock has the marks of a merge; take one of the two \(`git checko"):
+            run()
 
 
 def test_a_stage_leaves_environment_folder_and_threads_as_they_were(graph: Write) -> None:
@@ -205,7 +281,7 @@ def test_why_names_param_file_and_output(graph: Write) -> None:
         ]
         executor.run()
         [line] = why.why("make")
-        assert line.startswith("make is up to date: its command, 1 params, 1 files and folders")
+        assert line.startswith("make is up to date: its command, 1 param, 1 file or folder")
         graph(stages, make={"size": {"a": {"b": 2}, "d": 0}})
         assert why.why("make")[1:] == [
             "  params.yaml: make.size.a.b: 1 -> 2",

@@ -31,3 +31,20 @@ def test_nothing_outlives_an_executor_that_has_not_heard_of_it_yet(checkout: Pat
         assert len(started) > 1
     assert endings.alive_after(started, 5) == []
     assert Path("log").stat().st_mode & 0o111 == 0, "a log is no program"
+
+
+def test_a_warm_process_that_died_with_commands_unread_is_its_end(checkout: Path) -> None:
+    (checkout / "slow_module.py").write_text("import time; time.sleep(30)")
+    slow = forkserver.Command("a", "python -m slow_module", str(checkout), "log", ("slow_module",), {})
+    with forkserver.WarmProcess(["slow_module"], checkout) as pool:
+        before = set(psutil.Process().children())
+        pool.start(slow)
+        (warm,) = set(psutil.Process().children()) - before
+        time.sleep(1)  # it imports, and reads nothing meanwhile
+        for name in ("b", "c"):
+            pool.start(slow._replace(name=name))
+        warm.kill()
+        warm.wait()
+        pool.start(slow._replace(name="d"))
+        with pytest.raises(EOFError):
+            pool.events(9)
