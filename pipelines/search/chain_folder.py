@@ -18,6 +18,9 @@ from pipelines.graph import code_manifest, lockfile
 from pipelines.graph.stage_runner import StageRunner
 
 STATE = Path("state/compressing")
+LONGEST = 100  # characters of an entry's name
+CLASHING = {"compress": ("import_weights", "pretrain", "finetune", "baseline"), "encode": ()}  # by folder or score
+JOINT = "--"  # not a dot, which DVC reads as a step into a mapping
 RunStage = Callable[[StageRunner, str, str], None]  # runs a stage of an entry in the runner's folder
 Entries = Mapping[str, dict[str, Any]]  # of compress, by their names
 
@@ -64,7 +67,8 @@ class ChainFolder:
         """The model folder of a chain. Raises InputError with the stage's own sentence if it cannot be made."""
         if len(chain) == 1:
             return paths.model(chain[0])
-        target = self.place / paths.model(name_of(chain))
+        run = self.run_of(chain)
+        target = self.place / paths.model(run)
         if not target.is_dir():
             self.made(chain[:-1])
             values = self.entries_of(chain)
@@ -72,27 +76,38 @@ class ChainFolder:
             for data in values["encode"]:
                 if not (self.place / paths.encoded(data)).is_dir():
                     self._make("encode", data)
-            self._make("compress", name_of(chain))
+            self._make("compress", run)
         return target
 
-    def exported(self, run: str) -> Path:
+    def exported(self, run: str, model: Path) -> Path:
         """The model of the teacher, of an entry or of a chain that is made, as ONNX.
 
         It is exported again if the model, or the params or the code of its export, has changed: the folder is named
         after the entries that chains are made of, not after those made from these. Raises InputError with the stage's
         own sentence if it cannot be exported.
+
+        Args:
+            model: the folder of the model of `run`, below this one if it is a chain's.
         """
-        target, entry = self.place / paths.onnx(run), params.read().get("export", {}).get(run) or {}
-        _point(self.place / paths.model(run), paths.model(run))
-        model = provenance.contents(self.place / paths.model(run))
-        digest, stamp = _digest([entry, _code("export"), model]), self.place / f"exported-{run}"
+        entry, name = params.read().get("export", {}).get(run) or {}, run
+        if not model.is_relative_to(self.place):
+            if run not in (self.run, *self.entries):
+                name = _with_digest(run, run)  # a chain may have its name
+            _point(self.place / paths.model(name), model)
+        target = self.place / paths.onnx(name)
+        contents = provenance.contents(self.place / paths.model(name))
+        digest, stamp = _digest([entry, _code("export"), contents]), self.place / f"exported-{name}"
         if target.is_dir() and not (stamp.is_file() and stamp.read_bytes() == digest.encode()):
             shutil.rmtree(target)
         if not target.is_dir():
-            self._prepare({"export": {run: entry}})
-            self._make("export", run)
+            self._prepare({"export": {name: entry}})
+            self._make("export", name)
             stamp.write_text(digest)
         return target
+
+    def run_of(self, chain: Chain) -> str:
+        """The run of a chain, which is the entry in params.yaml that makes its last step."""
+        return [*self.entries_of(chain)["compress"]][-1] if chain[0] in self.entries else chain[0]
 
     def entries_of(self, chain: Chain) -> dict[str, dict[str, Any]]:
         """The entries of encode, compress and evaluate that params.yaml needs to make the chain."""
@@ -100,12 +115,13 @@ class ChainFolder:
         encode, compress, scored = {}, {}, {}
         teacher, shorter = self.run, ""
         for i, step in enumerate(chain, start=1):
-            name, entry = name_of(chain[:i]), dict(self.entries[step])
+            entry = {**self.entries[step], "teacher": teacher}
             if shorter:
-                data = name_of((entry["data"], shorter))
-                encode[data] = {**every[entry["data"]], "vocab": str(paths.model(shorter))}
-                entry["data"] = data
-            compress[name] = {**entry, "teacher": teacher}
+                encoded = {**every[entry["data"]], "vocab": str(paths.model(shorter))}
+                entry["data"] = _unique_name("encode", (entry["data"], shorter), encoded)
+                encode[entry["data"]] = encoded
+            name = _unique_name("compress", chain[:i], entry) if i > 1 else step
+            compress[name] = entry
             scored[name] = self.scored.model_dump(exclude_unset=True)
             teacher = name
             if entry["method"] in chains.FIRST:
@@ -120,7 +136,7 @@ class ChainFolder:
         known = params.read()
         entries = self.entries_of(chain) if chain[0] in self.entries else {}
         if runtime == "onnx":
-            entries = {**entries, "export": {name_of(chain): {}}}
+            entries = {**entries, "export": {self.run_of(chain): {}}}
         return {
             section: {name: entry for name, entry in section_entries.items() if name not in known.get(section, {})}
             for section, section_entries in entries.items()
@@ -134,7 +150,9 @@ class ChainFolder:
         data = {entry["data"] for entry in self.entries.values()}
         models = [paths.model(name) for name in (self.run, *self.entries)]
         shared = [paths.ARTIFACTS / "rows", paths.ARTIFACTS / "vocab", Path("encoders")]
-        for folder in (*shared, *models, *map(paths.encoded, data)):
+        students = [Path(entry["student"]) for entry in self.entries.values() if entry.get("student")]
+        students = [folder for folder in students if not folder.is_absolute() and ".." not in folder.parts]
+        for folder in (*shared, *models, *map(paths.encoded, data), *students):
             _point(self.place / folder, folder)
         text = yaml_file.dump({"resources": params.read().get("resources", {}), **values})
         (self.place / params.FILE).write_text(text, encoding="utf-8")
@@ -159,6 +177,21 @@ def _point(link: Path, folder: Path) -> None:
         link.symlink_to(folder.resolve())
 
 
+def _unique_name(section: str, names: Chain, entry: Mapping[str, Any]) -> str:
+    """The names, joined; with a digest if that is too long, or may name another entry or a chain of other names."""
+    known, joined = params.read(), name_of(names)
+    clashes = any(joined in known.get(other, {}) for other in CLASHING[section])
+    is_taken = clashes or known.get(section, {}).get(joined, entry) != entry
+    if is_taken or len(joined) > LONGEST or any(JOINT in name for name in names):
+        return _with_digest(joined, [names, entry])
+    return joined
+
+
+def _with_digest(name: str, inputs: Any) -> str:
+    digest = _digest(inputs)
+    return f"{name[: LONGEST - len(digest) - 1]}-{digest}"
+
+
 def name_of(chain: Chain) -> str:
-    """The run of a chain: the entries' names, joined. Not by a dot, which DVC reads as a step into a mapping."""
-    return "--".join(chain)
+    """A chain's name: the names of its entries, joined."""
+    return JOINT.join(chain)

@@ -155,7 +155,7 @@ class ChainSearch:
 
     def latency(self, chain: Chain, folder: Path) -> tuple[interleaved.Spread, str]:
         """The latency of a row alone as a part of the teacher's, both by their faster runtimes; and which."""
-        folders = self._runtimes(name_of(chain), folder)
+        folders = self._runtimes(self.folder.run_of(chain), folder)
         faster = {name: self._reference.beside(opened, ROUNDS).faster for name, opened in folders.items()}
         runtime = max(faster, key=faster.__getitem__)
         median, least, greatest = faster[runtime]
@@ -167,7 +167,7 @@ class ChainSearch:
         both = {"torch": folder}
         if runtime_named != "torch":
             try:
-                both["onnx"] = self.folder.exported(name)
+                both["onnx"] = self.folder.exported(name, folder)
             except InputError as error:
                 say(f"compress {self.run}: {name}: measured with torch only: {error}")
         return {runtime_named: both[runtime_named]} if runtime_named in both else both
@@ -181,7 +181,8 @@ class ChainSearch:
     @cached_property
     def _reference(self) -> interleaved.Reference:
         """The teacher by its faster runtime; it stays open until the search ends."""
-        faster = self.folder.exported(self.run) if self.teacher_runtime == "onnx" else paths.model(self.run)
+        model = paths.model(self.run)
+        faster = self.folder.exported(self.run, model) if self.teacher_runtime == "onnx" else model
         threads = resources.read().threads
         return self.until_end.enter_context(interleaved.opened(faster, self._split, threads, starts=1, seconds=1))
 
@@ -213,4 +214,4 @@ class ChainSearch:
 
     def _opens(self, tried: Tried) -> Path:
         """The folder that its faster runtime opens."""
-        return self._runtimes(name_of(tried.chain), self.folder.made(tried.chain))[tried.runtime]
+        return self._runtimes(self.folder.run_of(tried.chain), self.folder.made(tried.chain))[tried.runtime]

@@ -15,7 +15,7 @@ from flows import cli, compress
 from pipelines.compression import chains
 from pipelines.compression.chains import Budget, Chain, Tried
 from pipelines.compression.searched import Searched
-from pipelines.core import paths
+from pipelines.core import params, paths
 from pipelines.core.errors import InputError, UsageError
 from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation import gates
@@ -268,7 +268,7 @@ def test_a_models_latency_is_that_of_its_faster_runtime(
     write(resources={"runtime": runtime, "threads": 3})
     searching = search(monkeypatch, {"big": scoring(92)})
 
-    def exported(folder: object, run: str) -> Path:
+    def exported(folder: object, run: str, model: Path) -> Path:
         if run == "int8" and not exports:
             raise InputError("ONNX and torch differ")
         return Path("onnx", run)
@@ -339,20 +339,20 @@ def test_an_export_is_repeated_when_its_model_params_or_code_change(
     monkeypatch.setattr(StageRunner, "run", run)
     write()
     for _ in range(2):
-        folder().exported("int8")
+        folder().exported("int8", paths.model("int8"))
     assert exports == ["export int8"]
     write(export={"int8": {"tolerance": 0.5}})
-    folder().exported("int8")
+    folder().exported("int8", paths.model("int8"))
     assert exports == ["export int8"] * 2
     monkeypatch.setattr(chain_folder, "_code", lambda stage: ["another"])
     for _ in range(2):
-        folder().exported("int8")
+        folder().exported("int8", paths.model("int8"))
     assert exports == ["export int8"] * 3
     for weights in b"first", b"second":
         paths.model("int8").mkdir(parents=True, exist_ok=True)
         (paths.model("int8") / "model.safetensors").write_bytes(weights)
         for _ in range(2):
-            folder().exported("int8")
+            folder().exported("int8", paths.model("int8"))
     assert exports == ["export int8"] * 5
 
 
@@ -367,8 +367,78 @@ def test_links_into_the_checkout_that_this_one_was_copied_from_are_made_anew(
     link.parent.mkdir(parents=True)
     link.symlink_to((Path("copied-from") / paths.model("int8")).resolve())
     (folder().place / paths.onnx("int8")).parent.mkdir(parents=True)
-    folder().exported("int8")
+    folder().exported("int8", paths.model("int8"))
     assert link.resolve() == paths.model("int8").resolve()
+
+
+SAME = {"teacher": "half", "data": "rows", "method": "dynamic_int8"}  # as the chain's last step
+
+
+@pytest.mark.parametrize(
+    ("sections", "run"),
+    [
+        ({}, "half--int8"),
+        ({"compress": {**ENTRIES, "half--int8": SAME}}, "half--int8"),
+        ({"compress": {**ENTRIES, "half--int8": {**SAME, "method": "static_int8"}}}, "half--int8-"),
+        ({"finetune": {"half--int8": {}}}, "half--int8-"),
+    ],
+)
+def test_a_chain_takes_no_name_of_another_entry(sections: dict[str, Any], run: str, write: Write) -> None:
+    """Its recipe is whole, and the entry's model is exported, not the chain's."""
+    write(**sections)
+    name = folder().run_of(("half", "int8"))
+    assert name.startswith(run)
+    assert name == run or run.endswith("-")
+    known = sections.get("compress", {})
+    recipe = folder().new_entries(("half", "int8"), "onnx")
+    assert recipe["compress"] == ({} if name in known else {name: SAME})
+    assert recipe["export"] == {name: {}}
+
+
+def test_chains_of_entries_with_the_joint_in_their_names_differ(write: Write) -> None:
+    steps = ("a", "b--c", "a--b", "c")
+    entries = {name: {**ENTRIES["int8"], "method": f"method_{name}"} for name in steps}
+    chains_in = chain_folder.ChainFolder.of("big", entries, SCORED, ExitStack())
+    assert len({chains_in.run_of(("a", "b--c")), chains_in.run_of(("a--b", "c"))}) == 2
+
+
+def test_names_of_long_chains_are_shortened(write: Write) -> None:
+    methods = {"a": "dynamic_int8", "b": "static_int8", "c": "prune_vocab"}
+    entries = {letter * 60: {**ENTRIES["int8"], "method": method} for letter, method in methods.items()}
+    write(encode={"rows": {}}, compress=entries)
+    chains_in = chain_folder.ChainFolder.of("big", entries, SCORED, ExitStack())
+    runs = [chains_in.run_of(("c" * 60, letter * 60)) for letter in "ab"]
+    assert len({*runs}) == 2
+    made = [*chains_in.entries_of(("c" * 60, "a" * 60))["encode"], *runs]
+    assert len(made) == 3
+    for run in made:
+        params.require_name(run, "compress")
+
+
+def test_a_model_of_the_graph_is_exported_beside_a_chain_of_its_name(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StageRunner, "run", lambda runner, stage, key: (runner.place / paths.onnx(key)).mkdir())
+    write()
+    chain, entry = folder().place / paths.model("half--int8"), paths.model("half--int8")
+    for model in (chain, entry):
+        model.mkdir(parents=True)
+        (model / "model.safetensors").write_text(str(model))
+    (folder().place / paths.onnx("half--int8")).parent.mkdir(parents=True)
+    exported = [folder().exported("half--int8", model) for model in (chain, entry)]
+    linked = [folder().place / paths.model(onnx.name) for onnx in exported]
+    assert [model.resolve() for model in linked] == [chain.resolve(), entry.resolve()]
+
+
+def test_a_chain_finds_the_students_of_its_entries(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may lie anywhere in the checkout."""
+    monkeypatch.setattr(StageRunner, "run", lambda runner, stage, key: None)
+    write()
+    Path("my/encoder").mkdir(parents=True)
+    entries = {**ENTRIES, "half": {**ENTRIES["half"], "method": "soft_targets", "student": "my/encoder"}}
+    chains_in = chain_folder.ChainFolder.of("big", entries, SCORED, ExitStack())
+    chains_in.made(("half", "int8"))
+    assert (chains_in.place / "my/encoder").resolve() == Path("my/encoder").resolve()
 
 
 def test_entries_that_compress_entries_are_tried_as_they_are(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
