@@ -4,6 +4,7 @@ Zeiler and Fergus 2014 cover parts of a picture in this way; Li et al. 2016 eras
 [MASK], so the text keeps its length, and all other words keep their places. T tokens, W words.
 """
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,10 @@ from pipelines.evaluation.predictions import softmax
 if TYPE_CHECKING:
     from pipelines.inference.predictor import Predictor
 
-STARTS = ("▁", "Ġ")  # marks of a word's first piece (SentencePiece, byte-level BPE); WordPiece marks the others by ##
+# scripts that are written without spaces: Thai, Lao, Burmese, Khmer, Chinese, Japanese
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
 
 
 class Word(NamedTuple):
@@ -58,28 +62,37 @@ def explain(predictor: "Predictor", text: Any, label: str = "") -> Explanation:
         raise UsageError(f"no label {label!r}; there are: {', '.join(task.labels)}")
     spans = tokenizer.encode_spans([text])
     ids = spans.ids.values[: predictor.max_length - 2].astype(np.int64)
-    words = _words(tokenizer.tokens(ids.tolist()), spans.starts, spans.ends)
+    starts = [end - len(text[start:end].lstrip()) for start, end in zip(spans.starts, spans.ends, strict=True)]
+    words = _words(text, tokenizer.tokens(ids.tolist()), starts, spans.ends.tolist(), tokenizer.marks_spaces)
     probabilities = softmax(np.array(predictor.forward([_masked(ids, words, tokenizer)])[0], np.float32))  # (1 + W, C)
     chosen = task.labels.index(label) if label else int(probabilities[0].argmax())
     whole = float(probabilities[0, chosen])
     listed = []
     for (first, last), without in zip(words, probabilities[1:, chosen].tolist(), strict=True):
-        start, end = int(spans.starts[first]), int(spans.ends[last - 1])
+        start, end = int(starts[first]), int(spans.ends[last - 1])
         listed.append(Word(text[start:end], start, end, whole - without))
     return Explanation(task.labels[chosen], whole, listed)
 
 
-def _words(pieces: list[str], starts: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
-    """The first token of each word, and the one after its last."""
-    marked = any(piece.startswith(STARTS) for piece in pieces)
+def _words(
+    text: str, pieces: list[str], starts: list[int], ends: list[int], marks_spaces: bool
+) -> list[tuple[int, int]]:
+    """The first token of each word, and the one after its last; tokens of white space belong to none.
+
+    Where nothing marks words, as in Japanese for a vocabulary that marks spaces, a word is a token; it is several if
+    these are bytes of one character.
+    """
     words: list[tuple[int, int]] = []
+    end = -1  # of the word before, in characters
     for i, piece in enumerate(pieces):
-        beside = i > 0 and starts[i] <= ends[i - 1]  # no space between
-        inside = beside and (not piece.startswith(STARTS) if marked else piece.startswith("##"))
-        if inside:
+        if starts[i] >= ends[i]:
+            continue
+        unmarked = not UNSPACED.search(text[starts[i] - 1 : starts[i] + 1]) if marks_spaces else piece.startswith("##")
+        if starts[i] < end or (starts[i] == end and unmarked):
             words[-1] = (words[-1][0], i + 1)
         else:
             words.append((i, i + 1))
+        end = max(end, ends[i])
     return words
 
 

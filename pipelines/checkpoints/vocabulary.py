@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from tokenizers.decoders import ByteLevel
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -75,7 +74,7 @@ def _sources(old: Tokenizer, new: Tokenizer) -> Ragged:
     old_ids = {getattr(new, part): getattr(old, part) for part in parts}
     pieces = _pieces(new)
     old_ids |= {i: known[piece] for i, piece in enumerate(pieces) if i not in old_ids and piece in known}
-    cut = old.encode([_text(piece, new.name) for piece in pieces])
+    cut = old.encode(_texts(new))
     rows = [cut.values[a:b].tolist() for a, b in zip(cut.offsets, cut.offsets[1:], strict=False)]
     return ragged([[old_ids[i]] if i in old_ids else row or [old.unk_id] for i, row in enumerate(rows)])
 
@@ -84,8 +83,7 @@ def _pieces(tokenizer: Tokenizer) -> list[str]:
     return tokenizer.tokens(range(tokenizer.vocab_size))
 
 
-def _text(piece: str, kind: str) -> str:
-    """The text of a piece, without the marks of its tokenizer."""
-    if kind == "bpe":
-        return ByteLevel().decode([piece]).strip()
-    return piece.removeprefix("##").replace("▁", " ").strip()
+def _texts(tokenizer: Tokenizer) -> list[str]:
+    """The text of each piece, without the marks of its tokenizer."""
+    pieces = tokenizer.texts(range(tokenizer.vocab_size))
+    return [piece.removeprefix("##").replace("▁", " ").strip() for piece in pieces]

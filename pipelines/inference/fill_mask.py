@@ -108,7 +108,7 @@ class MaskFiller(Predictor):
         top = min(self.top, len(probabilities))
         ids = np.sort(np.argpartition(-probabilities, top - 1)[:top])
         ids = ids[np.argsort(-probabilities[ids], kind="stable")]
-        pieces = self.tokenizer.tokens(ids.tolist())
+        pieces = self.tokenizer.texts(ids.tolist())
         return [
             {"piece": piece, "id": i, "score": float(probabilities[i])}
             for i, piece in zip(ids.tolist(), pieces, strict=True)

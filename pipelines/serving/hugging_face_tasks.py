@@ -119,7 +119,7 @@ def guesses(model: ServedModel, row: Row, prediction: Row, parameters: Filling) 
 
 def _guess(before: str, guess: Row, after: str) -> Row:
     """One guess: `sequence` is the text with the piece in place of [MASK], without the marks of subwords."""
-    piece = guess["piece"].removeprefix("##").replace("▁", " ").replace("Ġ", " ")
+    piece = guess["piece"].removeprefix("##").replace("▁", " ")
     if not before or before[-1].isspace():
         piece = piece.lstrip()
     return {

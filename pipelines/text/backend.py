@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer as Backend
+from tokenizers import models
+from tokenizers.decoders import ByteLevel
 
 from pipelines.core import json_file
 from pipelines.core.errors import InputError
@@ -36,6 +38,7 @@ class BackendTokenizer(InPieces):
         self.name, self.backend, self._about = name, backend, about
         self.vocab_size = backend.get_vocab_size()
         self.middle = 2 if name == "bpe" else 1
+        self.marks_spaces = not isinstance(backend.model, models.WordPiece)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = specials
 
     def _encode(self, texts: Sequence[str]) -> Ragged:
@@ -50,6 +53,11 @@ class BackendTokenizer(InPieces):
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The pieces with these ids."""
         return [self.backend.id_to_token(int(i)) or "[UNK]" for i in ids]
+
+    def texts(self, ids: Sequence[int]) -> list[str]:
+        """The pieces with these ids, the bytes of a byte-level vocabulary as the characters that they stand for."""
+        decoder, pieces = self.backend.decoder, self.tokens(ids)
+        return [decoder.decode([piece]) for piece in pieces] if isinstance(decoder, ByteLevel) else pieces
 
     def about(self) -> dict[str, str]:
         """Name and versions, for provenance."""

@@ -31,6 +31,15 @@ class InPieces(ABC):
     """A tokenizer whose `_encode` and `_encode_spans` get only plain texts of bounded length."""
 
     special: Mapping[str, int] = {}  # names read as special tokens in a text -> ids; empty: all is plain text
+    marks_spaces = False  # whether a piece with a space before it is marked; in WordPiece, one inside a word is
+
+    @abstractmethod
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The pieces with these ids."""
+
+    def texts(self, ids: Sequence[int]) -> list[str]:
+        """The pieces with these ids, the bytes of a byte-level vocabulary as the characters that they stand for."""
+        return self.tokens(ids)
 
     @abstractmethod
     def _encode(self, texts: Sequence[str]) -> Ragged:

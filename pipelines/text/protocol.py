@@ -35,6 +35,7 @@ class Tokenizer(Protocol):
     cls_id: int
     sep_id: int
     mask_id: int
+    marks_spaces: bool  # whether a piece with a space before it is marked; in WordPiece, one inside a word is
     special: Mapping[str, int]  # names read as special tokens in a text -> ids; empty: all is plain text
 
     def encode(self, texts: Sequence[str]) -> Ragged:
@@ -51,6 +52,9 @@ class Tokenizer(Protocol):
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The pieces with these ids."""
+
+    def texts(self, ids: Sequence[int]) -> list[str]:
+        """The pieces with these ids, the bytes of a byte-level vocabulary as the characters that they stand for."""
 
     def about(self) -> dict[str, str]:
         """Name, dictionary and versions, for provenance."""

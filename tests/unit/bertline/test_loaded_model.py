@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 import bertline
 from bertline.answers import Answer, Entity
+from pipelines.checkpoints import folder as model_folder
+from pipelines.checkpoints import new_head
 from pipelines.inference.predictor import Predictor
 from tests.support import exported, kinds, tiny
 from tests.support.places import ROOT
@@ -264,3 +267,20 @@ def test_an_explanation_is_the_change_when_each_word_is_masked(models: Path) -> 
     assert len(model.explain("犬 " * 500).words) <= predictor.max_length - 2
     assert model.explain("").words == []
     assert model.explain(np.str_(text)) == explanation
+
+
+@pytest.mark.parametrize(("family", "tokens"), [("roberta", "bpe"), ("albert", "unigram"), ("bert", "wordpiece")])
+def test_words_are_whole_characters_without_white_space(family: str, tokens: str, tmp_path: Path) -> None:
+    """Bytes of one character are one word, and Japanese is not one word for having no spaces."""
+    source, folder = tiny.of_family(family, tmp_path / "encoder", tokens=tokens), tmp_path / "model"
+    folder.mkdir()
+    model_folder.save(new_head.for_task(source, tiny.TASK), folder, source, tiny.TASK)
+    model = bertline.load(folder)
+    for text in ("hello  world", "私は 犬が好き。😀", "私は犬が好き。", " a 私は"):
+        words = model.explain(text).words
+        assert "".join(word.text for word in words) == "".join(text.split())
+        assert all(word.text == text[word.start : word.end] for word in words)
+        assert all(one.end <= other.start for one, other in pairwise(words))
+        assert text.isascii() or len(words) > 2
+    assert [word.text for word in model.explain("hello  world").words] == ["hello", "world"]
+    assert model.explain("   ").words == []

@@ -6,8 +6,11 @@ import pyarrow as pa
 import pytest
 from transformers import AutoModelForMaskedLM, AutoTokenizer, FillMaskPipeline
 
+from pipelines.checkpoints import pretrained
+from pipelines.core import plugins
 from pipelines.core.errors import InputError, UsageError
 from pipelines.inference.fill_mask import MaskFiller, fill
+from pipelines.text import tokenizer as text_tokenizer
 from tests.support import tiny
 
 
@@ -42,3 +45,17 @@ def test_what_cannot_be_guessed_is_one_sentence(tmp_path: Path) -> None:
             fill(tuned, "[MASK]", 3)
     with pytest.raises(InputError, match="nowhere: no such model folder"):
         fill(tmp_path / "nowhere", "[MASK]", 3)
+
+
+def test_a_byte_level_guess_is_text(tmp_path: Path) -> None:
+    """Each piece is the text of transformers' own pipeline."""
+    plugin = plugins.load("pipelines.text.tokenizers", "bpe")
+    plugin.train(lambda: iter(["映画が好き。犬が好き。 café é"] * 20), tmp_path, 400, plugin.Params())
+    loaded = text_tokenizer.load(tmp_path)
+    small = tiny.SMALL["roberta"] | {"initializer_range": 0.3}
+    model = pretrained.start(tiny.shape("roberta", tmp_path), small, AutoModelForMaskedLM, loaded, seed=1)
+    model.save_pretrained(tmp_path)
+    peer = FillMaskPipeline(model.eval(), AutoTokenizer.from_pretrained(tmp_path), top_k=loaded.vocab_size)
+    (guesses,) = fill(tmp_path, "犬が[MASK]。", loaded.vocab_size)
+    assert [guess.piece for guess in guesses] == [row["token_str"] for row in peer("犬が<mask>。")]
+    assert any("好" in guess.piece for guess in guesses)
