@@ -4,6 +4,7 @@ prefect.yaml, of the project or else of this installation, is the template: `sco
 (score, backfill, watch), `schedule` one for each entry, and what names a model that params.yaml lacks takes its first.
 """
 
+import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -149,7 +150,7 @@ def _cron(daily: str, flow: str, job: str, entry: Score) -> str:
         scoring = _meaningful(entry.cron, f"score.{job}")
         if flow != "watch":
             return scoring
-        if hit := re.fullmatch(r"(\d+) (\d|1\d|2[012]) (\S+ \S+ \S+)", " ".join(scoring.split())):
+        if hit := re.fullmatch(r"(\S+) (0?\d|1\d|2[012]) (\S+ \S+ \S+)", " ".join(scoring.split())):
             return f"{hit[1]} {int(hit[2]) + 1} {hit[3]}"
     weekly = re.sub(r"^(\S+ \S+)( \S+){3}$", r"\1 * * 1", " ".join(daily.split()))  # a word such as @daily stays
     return {"hour": HOURLY.get(flow, daily), "week": weekly}.get(entry.every, daily)
@@ -207,10 +208,10 @@ def _meaningful(cron: str, where: str) -> str:
     """The cron, if Prefect can tell its times. Raises UsageError if not."""
     if not cron:
         return cron
-    from prefect.client.schemas.schedules import CronSchedule
+    from prefect.server.schemas.schedules import CronSchedule
 
     try:
-        CronSchedule(cron=cron)
+        asyncio.run(CronSchedule(cron=cron).get_dates(1))  # also a day that never comes, such as 30 February
     except ValueError:
         raise UsageError(
             f"{params.FILE}: {where}.cron: {cron!r} is no time; write minute, hour, day, month and weekday"

@@ -21,17 +21,22 @@ def register(deployed: Path, environment: Mapping[str, str]) -> None:
     api, key = environment["PREFECT_API_URL"], environment.get("PREFECT_API_AUTH_STRING", "")
     _run(["work-pool", "create", work_queues.POOL, "--type", "process", "--overwrite"], environment)
     work_queues.make_urgent(api, key)
-    _run(["--no-prompt", "deploy", "--all", "--prefect-file", str(deployed)], environment)
+    _run(["deploy", "--all", "--prefect-file", str(deployed)], environment)
     deployments.remove_others(deployed, api, key)
 
 
 def _run(words: list[str], environment: Mapping[str, str]) -> None:
     """Run a command of Prefect: as a module, so that the flows of this folder are taken before installed ones."""
-    command = [sys.executable, "-m", "prefect", *words]
+    command = [sys.executable, "-m", "prefect", "--no-prompt", *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-        raise InputError(f"prefect {' '.join(words[:2])}: {lines[-1]}")
+        raise InputError(f"prefect {words[0]}: {_reason(done)}")
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    """The last line of a command that failed, without the address that pydantic writes after its reasons."""
+    lines = [line.strip() for line in (done.stderr.strip() or done.stdout).splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if not line.startswith("For further information")), "no reason given")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from pipelines.serving import certificates
 
 SERVICE = "http://127.0.0.1:8000"  # `bertline serve`; BERTLINE_SERVICE names another
 SECONDS = 2.0  # a server of this machine answers in milliseconds, if the machine is not busy
-RUNS = 5
+RUNS = 5  # that ended
+MOST_RUNS = 200  # that Prefect's server lists at once
 
 
 def served() -> dict[str, Any]:
@@ -52,19 +53,21 @@ def healthy(port: int) -> bool:
 
 
 def flow_runs() -> dict[str, Any]:
-    """{"address", "last", "next"}: flow runs that ended, and scheduled ones; or {"problem"} without a server."""
+    """{"address", "last", "next"}: flow runs that ended, and the next of each deployment; or {"problem"}."""
     prefect_settings.use_running_server()
     if not (address := os.environ.get("PREFECT_API_URL")):
         return {"problem": "no Prefect server is up; `bertline up` starts one, and schedules run only there"}
     try:
-        ended = _runs(address, ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"], "END_TIME_DESC", "end_time")
-        return {"address": address, "last": ended, "next": _runs(address, ["SCHEDULED"], "EXPECTED_START_TIME_ASC")}
+        ended = _runs(address, ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"], "END_TIME_DESC", "end_time", RUNS)
+        planned = _runs(address, ["SCHEDULED"], "EXPECTED_START_TIME_ASC", "expected_start_time", MOST_RUNS)
+        soonest = {run["deployment"] or run["run"]: run for run in reversed(planned)}
+        return {"address": address, "last": ended, "next": [run for run in planned if run in soonest.values()]}
     except (URLError, OSError, ValueError, KeyError, TypeError) as error:
         return {"address": address, "problem": f"Prefect's server does not answer: {error}"}
 
 
-def _runs(address: str, states: list[str], order: str, time: str = "expected_start_time") -> list[dict[str, Any]]:
-    body = {"sort": order, "limit": RUNS, "flow_runs": {"state": {"type": {"any_": states}}}}
+def _runs(address: str, states: list[str], order: str, time: str, most: int) -> list[dict[str, Any]]:
+    body = {"sort": order, "limit": most, "flow_runs": {"state": {"type": {"any_": states}}}}
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get("PREFECT_API_AUTH_STRING"):
         headers["Authorization"] = f"Basic {b64encode(key.encode()).decode()}"
@@ -82,8 +85,10 @@ def _runs(address: str, states: list[str], order: str, time: str = "expected_sta
 
 
 def _deployments(address: str, headers: dict[str, str]) -> dict[str, str]:
-    answer = _json(Request(f"{address}/deployments/filter", b"{}", headers))
-    return {deployment["id"]: deployment["name"] for deployment in answer}
+    """The deployments as FLOW/NAME by their ids."""
+    flows, deployments = (_json(Request(f"{address}/{of}/filter", b"{}", headers)) for of in ("flows", "deployments"))
+    names = {flow["id"]: flow["name"] for flow in flows}
+    return {one["id"]: f"{names.get(one['flow_id'], '')}/{one['name']}" for one in deployments}
 
 
 def _json(request: Request) -> Any:

@@ -191,13 +191,13 @@ def test_deployments_are_registered_as_bertline_up_registers_them(monkeypatch: p
     """The service has the urgent queue too, and deployments go with their entries."""
     assert SERVICES["deployments"]["entrypoint"] == ["python", "-m", prefect_registration.__name__]
     calls = list[Any]()
-    monkeypatch.setattr(subprocess, "run", lambda line, **_: calls.append(line[3]) or CompletedProcess(line, 0))
+    monkeypatch.setattr(subprocess, "run", lambda line, **_: calls.append(line[4]) or CompletedProcess(line, 0))
     monkeypatch.setattr(work_queues, "make_urgent", lambda *server: calls.append(server))
     monkeypatch.setattr(deployments, "remove_others", lambda *server: calls.append(server))
     environment = SERVICES["deployments"]["environment"]
     prefect_registration.register(Path("d.yaml"), environment)
     server = (environment["PREFECT_API_URL"], environment["PREFECT_API_AUTH_STRING"])
-    assert calls == ["work-pool", server, "--no-prompt", (Path("d.yaml"), *server)]
+    assert calls == ["work-pool", server, "deploy", (Path("d.yaml"), *server)]
 
 
 @pytest.mark.slow

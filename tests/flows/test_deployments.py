@@ -1,6 +1,7 @@
 """The deployments of `bertline up`: those of prefect.yaml, with the models, jobs and schedules of params.yaml."""
 
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import yaml
 from prefect.client.schemas.schedules import CronSchedule
 
 from flows import trigger
-from flows.local import deployments
+from flows.local import deployments, prefect_registration
 from pipelines.core.errors import UsageError
 from pipelines.graph import checking
 from tests.support.places import ROOT
@@ -73,7 +74,15 @@ def test_each_job_has_its_deployments_at_its_times() -> None:
 
 @pytest.mark.parametrize(
     ("scored", "watched"),
-    [("30 6 * * 2", "30 7 * * 2"), ("0 22 * * *", "0 23 * * *"), ("0 23 * * *", "0 4 * * *"), ("0 */6 * * *", None)],
+    [
+        ("30 6 * * 2", "30 7 * * 2"),
+        ("30 06 * * *", "30 7 * * *"),
+        ("*/15 6 * * *", "*/15 7 * * *"),
+        ("0,30 6 * * *", "0,30 7 * * *"),
+        ("0 22 * * *", "0 23 * * *"),
+        ("0 23 * * *", "0 4 * * *"),
+        ("0 */6 * * *", None),
+    ],
 )
 def test_a_watch_looks_after_the_scoring(scored: str, watched: str | None) -> None:
     known = deployed(score={"nightly": {**JOB, "cron": scored}}, watch={"nightly": {}})
@@ -151,6 +160,12 @@ def test_a_template_without_its_form_is_refused(text: str, problem: str) -> None
         deployed(**ENTRIES)
 
 
+def test_a_command_of_prefect_fails_with_the_reason_that_pydantic_gives() -> None:
+    error = "1 validation error\n  Invalid timezone\n    For further information visit https://errors.pydantic.dev\n\n"
+    done = subprocess.CompletedProcess([], 1, "", error)
+    assert prefect_registration._reason(done) == "Invalid timezone"
+
+
 def test_the_models_are_those_of_params() -> None:
     known = deployed()
     assert {name for name in known if "name" in known[name]["parameters"]} == set(), "no model, nothing to score with"
@@ -195,7 +210,9 @@ def test_each_entry_of_schedule_is_a_deployment() -> None:
         ({"flow": "retrain", "cron": "daily"}, r"schedule\.s\.cron"),
         ({"flow": "retrain", "cron": "0 25 * * *"}, r"schedule\.s\.cron: '0 25 \* \* \*' is no time"),
         ({"flow": "retrain", "timezone": "Asia/Tokio"}, "no time zone 'Asia/Tokio'"),
+        ({"flow": "retrain", "cron": "0 0 30 2 *"}, r"schedule\.s\.cron: '0 0 30 2 \*' is no time"),
         ({"flow": "retrain", "timezone": "../etc"}, "no time zone"),
+        ({"flow": "retrain", "timezone": "posix/Asia/Tokyo"}, "no time zone 'posix/Asia/Tokyo'"),
     ],
 )
 def test_a_wrong_schedule_is_refused(entry: dict[str, Any], problem: str) -> None:
@@ -224,8 +241,11 @@ def test_the_value_of_a_param_has_the_type_that_its_flow_takes() -> None:
         ("prefix=null", None),
         ("workers=4", 4),
         ('names=["a"]', ["a"]),
-        ("name=2024", 2024),
-        ("source=rows.parquet", "rows.parquet"),
+        ("max_bad=rows.parquet", "rows.parquet"),
     ):
         name = param.partition("=")[0]
         assert trigger._value(param, properties) == (name, value)
+    with pytest.raises(UsageError, match=r"--param worker=1: no param 'worker' .did you mean 'workers'.."):
+        trigger._value("worker=1", properties)
+    with pytest.raises(UsageError, match="no param 'x'; there are: none"):
+        trigger._value("x=1", {})

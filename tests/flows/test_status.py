@@ -114,15 +114,19 @@ def test_the_served_models_and_the_schedules_of_a_server(checkout: Path, monkeyp
     }
     answers = {
         "/models": [{"name": "headlines", "version": 3, "labels": []}],
-        "/api/flow_runs/filter": [run],
-        "/api/deployments/filter": [{"id": "7", "name": "weekly"}],
+        "/api/flow_runs/filter": [run, run | {"name": "later"}, run | {"deployment_id": "8"}],
+        "/api/flows/filter": [{"id": "1", "name": "retrain"}],
+        "/api/deployments/filter": [
+            {"id": "7" if name == "weekly" else "8", "name": name, "flow_id": "1"} for name in ("weekly", "daily")
+        ],
     }
     with answering(answers) as address:
         monkeypatch.setenv("BERTLINE_SERVICE", address)
         assert reachable.served() == {"address": address, "models": [{"name": "headlines", "version": 3}]}
         monkeypatch.setenv("PREFECT_API_URL", f"{address}/api")
         runs = reachable.flow_runs()
-        assert runs["next"] == [{"run": "calm-owl", "deployment": "weekly", "state": "Scheduled", "at": "u"}]
+        first = {"run": "calm-owl", "deployment": "retrain/weekly", "state": "Scheduled", "at": "u"}
+        assert runs["next"] == [first, first | {"deployment": "retrain/daily"}]
         del answers["/models"]
         assert reachable.served()["problem"] == "it answers, and needs a key"
     assert "does not answer" in reachable.flow_runs()["problem"]

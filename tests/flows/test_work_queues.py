@@ -9,9 +9,9 @@ import yaml
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 
-from flows.local import temporary_server, work_queues
+from flows.local import deployments, temporary_server, work_queues
 from flows.trigger import trigger
-from pipelines.core.errors import InputError
+from pipelines.core.errors import InputError, UsageError
 from tests.support import commands, servers
 from tests.support.places import ROOT
 
@@ -39,7 +39,10 @@ def client(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncPref
             yield client
 
 
-def test_an_urgent_folder_is_the_next(client: SyncPrefectClient) -> None:
+def test_an_urgent_folder_is_the_next(
+    client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BERTLINE_QUIET", "")
     first, second = (trigger("score-folder/folder", ["source=a"]) for _ in range(2))
     urgent = trigger("score-folder/folder", ["source=b"], work_queues.URGENT)
     runs = [due.flow_run for due in client.get_scheduled_flow_runs_for_work_pool(work_queues.POOL)]
@@ -49,5 +52,17 @@ def test_an_urgent_folder_is_the_next(client: SyncPrefectClient) -> None:
     work_queues.make_urgent(str(client.api_url).rstrip("/"))  # it is there already
     runs = [due.flow_run for due in client.get_scheduled_flow_runs_for_work_pool(work_queues.POOL)]
     assert [run.name for run in runs] == [urgent, first, second]
+    assert "no worker of the pool bertline is up, so the run waits" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="no work queue 'scorng'"):
+        trigger("score-folder/folder", queue="scorng")
+    assert "scorng" not in [one.name for one in client.read_work_queues(work_queues.POOL)]
+    api = str(client.api_url).rstrip("/")
+    with monkeypatch.context() as patch:
+        patch.setattr(deployments, "names", lambda: ["score-folder/other"])
+        with pytest.raises(UsageError, match=r"/api: no deployment 'score-folder/other' on this server"):
+            trigger("score-folder/other")
+        patch.setenv("PREFECT_API_URL", api.removesuffix("/api"))
+        with commands.using_prefect(api.removesuffix("/api")), pytest.raises(UsageError, match="ends with /api"):
+            trigger("score-folder/folder")
     with pytest.raises(InputError, match="the work queue urgent cannot be made"):
         work_queues.make_urgent("http://127.0.0.1:9")
