@@ -23,14 +23,21 @@ class Params(masking.Masking):
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
-    """Replace B by another document's segment in a share of the rows, then mask tokens; order (B,) marks these rows."""
+    """Replace B by the end of another document's row in a share of the rows, then mask; order (B,) marks these rows.
+
+    The new B has as many tokens as the old one, or else lengths would show the order. Like it, it begins inside a row
+    and ends where the row ends. If no other document's row is long enough, the longest is taken, and B gets shorter.
+    """
     first, second = segments.split(batch)
     documents = batch["document"].numpy()
+    lengths = np.array([len(a) + len(b) for a, b in zip(first, second, strict=True)])
     order = np.full(len(first), NEXT)
     chosen = list(second)
     for row in np.flatnonzero(rng.random(len(first)) < params.random_next):
         if len(others := np.flatnonzero(documents != documents[row])):
-            chosen[row] = second[rng.choice(others)][: len(second[row])]  # no sequence gets longer
+            length = min(len(second[row]), int(lengths[others].max()) - 1)
+            other = rng.choice(others[lengths[others] > length])
+            chosen[row] = np.concatenate([first[other], second[other]])[-length:]
             order[row] = RANDOM
     joined = segments.join(first, chosen, tokenizer)
     return {**masking.mask_tokens(joined, rng, params, tokenizer), "order": torch.from_numpy(order)}
