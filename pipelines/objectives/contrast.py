@@ -1,9 +1,9 @@
 """contrast: contrastive learning of text vectors, together with masked tokens.
 
 Masked tokens alone do not teach an encoder to represent a whole text. Here the vector of a text is the mean of its
-token states. The vector of a first text must be closer to that of its partner than to those of the second texts of all
-other rows in the batch. The two texts are segments of one document (Giorgi et al. 2021, DeCLUTR), or a positive pair,
-such as a title and a passage (Wang et al. 2022, E5).
+token states. The vector of a first text must be closer to that of its partner than to those of other second texts in
+the batch. The two texts are segments of one document (Giorgi et al. 2021, DeCLUTR), or a positive pair, such as a title
+and a passage (Wang et al. 2022, E5).
 """
 
 from typing import Any
@@ -47,12 +47,17 @@ def auto(params: Params) -> Any:
 
 
 def corrupt(batch: Batch, rng: np.random.Generator, params: Params, tokenizer: Any) -> Batch:
-    """Mask tokens of two texts, each a sequence: input_ids, attention_mask and labels (B, 2, T)."""
+    """Mask tokens of two texts, each a sequence: input_ids, attention_mask and labels (B, 2, T).
+
+    second_text (B,) numbers the second texts; equal ones have one number.
+    """
     pairs = batch if batch["input_ids"].dim() == 3 else _apart(batch, tokenizer)
     hidden = masking.mask_tokens({"input_ids": pairs["input_ids"].flatten(0, 1)}, rng, params, tokenizer)
     rows = len(pairs["input_ids"])
     shown = {name: tensor.unflatten(0, (rows, 2)) for name, tensor in hidden.items()}
-    return {**shown, "attention_mask": pairs["attention_mask"], "document": batch["document"]}
+    second_texts = torch.unique(pairs["input_ids"][:, 1], dim=0, return_inverse=True)[1]
+    documents = {"document": batch["document"], "second_text": second_texts}
+    return {**shown, "attention_mask": pairs["attention_mask"], **documents}
 
 
 def _apart(batch: Batch, tokenizer: Any) -> Batch:
@@ -82,10 +87,10 @@ def predict(model: nn.Module, batch: Batch) -> list[Prediction]:
     vectors = nn.functional.normalize((states * weights).sum(dim=1) / weights.sum(dim=1), dim=-1)
     similar = vectors[0::2] @ vectors[1::2].T  # cosines, (B, B)
     others = ~torch.eye(len(similar), dtype=torch.bool, device=similar.device)
-    # the second texts of other rows with the same first text are not wrong either
-    same = (batch["document"][:, None] == batch["document"][None, :]) & others
+    # the second text of another row is not wrong either if the first texts of both are the same, or the second ones
+    same = [batch[name][:, None] == batch[name][None, :] for name in ("document", "second_text")]
     diagonal = torch.arange(len(similar), device=similar.device)
-    logits = (similar / TEMPERATURE).masked_fill(same, -1e4)
+    logits = (similar / TEMPERATURE).masked_fill((same[0] | same[1]) & others, -1e4)
     return [words, Prediction("contrast", logits, diagonal)]
 
 

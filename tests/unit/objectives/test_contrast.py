@@ -63,6 +63,16 @@ def test_another_segment_of_the_same_text_is_no_wrong_answer() -> None:
     assert torch.equal(together[compared], apart[compared])
 
 
+def test_an_equal_second_text_of_another_row_is_no_wrong_answer() -> None:
+    encoder = model("modernbert", AutoModelForMaskedLM)
+    joined = segments.join(FIRST, [SECOND[1], SECOND[0], SECOND[1]], TOKENIZER) | {"document": torch.arange(3)}
+    options = contrast.Params(select=1.0, mask=1.0, random=0.0)  # masked texts are all alike
+    pairs = contrast.predict(encoder, contrast.corrupt(joined, np.random.default_rng(1), options, TOKENIZER))[1]
+    masked = torch.zeros(3, 3, dtype=torch.bool)
+    masked[0, 2] = masked[2, 0] = True
+    assert torch.equal(pairs.logits == -1e4, masked)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
