@@ -16,6 +16,7 @@ from pipelines.evaluation.significance import OfRows
 from pipelines.evaluation.split import Split
 
 NOTHING = "-"  # the value of a param that a run does not have
+CHANCE = 0.05  # the level of the sign test
 COSTS = ("size_bytes", "parameters", "flops_per_token")
 
 
@@ -109,7 +110,7 @@ def _answers(runs: list[Run], split: Split, shown: int) -> dict[str, Any]:
         _listed(rows[np.argsort(-np.abs(gain[rows]), kind="stable")][:shown], says, split) for rows in (gained, lost)
     ]
     return {
-        "score": {"metric": task.metric} | _compared(value, np.arange(len(changed))),
+        "score": {"metric": task.metric} | _compared(value, np.arange(len(changed)), gain),
         "rows": counts,
         "gained": listed[0],
         "lost": listed[1],
@@ -117,19 +118,35 @@ def _answers(runs: list[Run], split: Split, shown: int) -> dict[str, Any]:
     }
 
 
-def _compared(value: Sequence[OfRows], chosen: np.ndarray) -> dict[str, Any]:
-    """Both scores on the chosen rows, their difference with its 95% interval, and who won: the interval excludes 0."""
+def _compared(value: Sequence[OfRows], chosen: np.ndarray, gain: np.ndarray) -> dict[str, Any]:
+    """Both scores on the chosen rows, their difference with its 95% interval, and the verdict.
+
+    The difference is won or lost if the interval excludes 0 and the sign test separates the runs as well: the bootstrap
+    of a few rows has too narrow an interval.
+    """
     first, second = (score(chosen) for score in value)
     low, high = significance.interval(lambda drawn: value[1](chosen[drawn]) - value[0](chosen[drawn]), len(chosen))
     verdict = "won" if low > 0 else "lost" if high < 0 else "open"
+    if verdict != "open" and _by_chance(gain[chosen], second - first) > CHANCE:
+        verdict = "open"
     return {"first": first, "second": second, "difference": second - first, "interval": [low, high], "verdict": verdict}
+
+
+def _by_chance(gain: np.ndarray, difference: float) -> float:
+    """The p-value of the sign test on the rows whose score differs.
+
+    Where the metric is no mean of the rows' scores, the sides say little, and the p-value is the least for so many.
+    """
+    differing, won = int((gain != 0).sum()), int((gain > 0).sum())
+    of_rows = bool(np.isclose(gain.mean(), difference))
+    return significance.sign_test(won if of_rows else differing, differing)
 
 
 def _slices(runs: list[Run], value: list[OfRows], split: Split, gain: np.ndarray) -> list[dict[str, Any]]:
     """A line for each slice of the kind, each pattern of either run, and each label (its recall)."""
     targets, task = split.targets(), split.task
     lines = [
-        {"slice": name, "metric": task.metric, "rows": len(rows)} | _compared(value, rows)
+        {"slice": name, "metric": task.metric, "rows": len(rows)} | _compared(value, rows, gain)
         for name, rows in rows_of_slices(targets, task, _patterns(*runs), split.parts()).items()
     ]
     if task.labels and TARGETS[task.kind] == "label":
@@ -137,7 +154,7 @@ def _slices(runs: list[Run], value: list[OfRows], split: Split, gain: np.ndarray
         gold = np.array(targets.column("label").to_pylist(), dtype=object)
         for label in task.labels:
             if len(rows := np.flatnonzero(gold == label)):
-                lines.append({"slice": label, "metric": "recall", "rows": len(rows)} | _compared(recall, rows))
+                lines.append({"slice": label, "metric": "recall", "rows": len(rows)} | _compared(recall, rows, gain))
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Intervals: by bootstrap of a score or of a difference of two on the same rows; of a share by its formula."""
+"""Intervals by bootstrap, of a score or of a difference of two on the same rows; of a share; and the sign test."""
 
 import math
 from collections.abc import Callable
@@ -29,6 +29,14 @@ def lower_bound(value: OfRows, count: int, confidence: float, samples: int = 100
 def _drawn(value: OfRows, count: int, samples: int, seed: int) -> list[float]:
     generator = seeding.generator(seed, "bootstrap")
     return [value(generator.integers(0, count, count)) for _ in range(samples)]
+
+
+def sign_test(won: int, count: int) -> float:
+    """The two-sided p-value of the sign test: how often equal sides share `count` cases at least as unevenly.
+
+    For two models on the same rows, the cases are those on which their scores differ (McNemar 1947, exact).
+    """
+    return min(1.0, 2 * sum(math.comb(count, k) for k in range(max(won, count - won), count + 1)) / 2**count)
 
 
 def share_interval(share: float, size: float, z: float = 1.959964) -> Interval:

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from math import comb
 from pathlib import Path
 from statistics import median
 
+from pipelines.evaluation import significance
 from pipelines.measurement import interleaved
 
 LEAST_ROUNDS, MOST_ROUNDS = 8, 24
@@ -48,14 +48,9 @@ def decide(ratios: Iterable[float]) -> Order:
     until = time.monotonic() + MOST_SECONDS
     for ratio in islice(ratios, MOST_ROUNDS):
         measured.append(ratio)
-        if len(measured) >= LEAST_ROUNDS and _by_chance(measured) <= CHANCE:
+        won = sum(ratio > 1 for ratio in measured)
+        if len(measured) >= LEAST_ROUNDS and significance.sign_test(won, len(measured)) <= CHANCE:
             return Order(median(measured), len(measured), True)
         if time.monotonic() > until:
             break
     return Order(median(measured), len(measured), False)
-
-
-def _by_chance(ratios: list[float]) -> float:
-    """The p-value: the probability that two equal models win the rounds at least as unevenly."""
-    count, won = len(ratios), sum(ratio > 1 for ratio in ratios)
-    return min(1.0, 2 * sum(comb(count, k) for k in range(max(won, count - won), count + 1)) / 2**count)

@@ -37,7 +37,9 @@ def _score(difference: dict[str, Any]) -> str:
     where = f"{second} against {first} on {difference['task']} {difference['split']}"
     if not (score := difference["score"]):
         return f"{where}: {difference['rows']['all']:,} rows without labels"
-    verdict = {"won": f"{second} is better", "lost": f"{second} is worse", "open": "which includes 0: undecided"}
+    low, high = score["interval"]
+    undecided = "which includes 0: undecided" if low <= 0 <= high else "but too few rows differ: undecided"
+    verdict = {"won": f"{second} is better", "lost": f"{second} is worse", "open": undecided}
     return (
         f"{where}: {score['metric']} {score['first']:.4f} -> {score['second']:.4f}, "
         f"{_interval(score)}, {verdict[score['verdict']]}"

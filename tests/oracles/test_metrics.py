@@ -54,6 +54,22 @@ def test_f1_of_two_classes_is_sklearns(pairs: list[tuple[int, int]]) -> None:
     assert metrics.f1(gold, predicted, 2) == pytest.approx(sk.f1_score(gold, predicted, zero_division=0))
 
 
+def test_an_interval_of_rows_in_groups_is_too_narrow() -> None:
+    """30 customers with 20 rows each, right on 80% of them in the mean: docs/using.md has the share of draws."""
+    draw, covered = np.random.default_rng(0), 0
+    for _ in range(100):
+        right = (draw.random((30, 20)) < draw.beta(1.6, 0.4, (30, 1))).ravel()
+        low, high = significance.interval(lambda rows, right=right: float(right[rows].mean()), 600, samples=200)
+        covered += low <= 0.8 <= high
+    assert 40 <= covered <= 65
+
+
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_the_sign_test_is_scipys(won: int, lost: int) -> None:
+    expected = binomtest(won, won + lost).pvalue if won + lost else 1.0
+    assert significance.sign_test(won, won + lost) == pytest.approx(expected)
+
+
 @given(st.integers(1, 500), st.integers(0, 500))
 def test_the_interval_of_a_share_is_scipys(size: int, hits: int) -> None:
     hits = min(hits, size)

@@ -110,6 +110,32 @@ def test_the_other_way_round_what_was_won_is_lost(runs: Split) -> None:
     assert same["score"]["interval"] == [0, 0]
 
 
+def test_a_slice_with_few_gained_rows_is_open(checkout: Path) -> None:
+    split = write_rows()
+    for run, wrong in (("old", {0, 2, 4, 6, 8, 41, 43, 45, 47, 49, 51}), ("new", set())):
+        evaluated(run, wrong, split)
+    evaluated("newer", {8, 41, 43, 45, 47, 49, 51}, split)
+    shorter = run_difference.difference("old", "newer")
+    assert shorter["score"]["verdict"] == "open"
+    assert ", but too few rows differ: undecided\n" in difference_text.plain(shorter)
+    slices = {line["slice"]: line for line in run_difference.difference("old", "new")["slices"]}
+    assert [(slices[label]["difference"] * 40, slices[label]["verdict"]) for label in ("no", "yes")] == [
+        (pytest.approx(5), "open"),
+        (pytest.approx(6), "won"),
+    ]
+    assert all(slices[label]["interval"][0] > 0 for label in ("no", "yes"))
+
+
+@pytest.mark.parametrize("count", [1, 3, 10, 30])
+def test_slices_of_equally_good_runs_are_rarely_won_or_lost(count: int) -> None:
+    draw, decided = np.random.default_rng(1), 0
+    for _ in range(60):
+        first, second = right = (draw.random((2, count)) < 0.7).astype(float)
+        value = [lambda rows, scores=scores: float(scores[rows].mean()) for scores in right]
+        decided += run_difference._compared(value, np.arange(count), second - first)["verdict"] != "open"
+    assert decided <= 6  # 3 are expected at most
+
+
 def test_runs_that_cannot_be_compared_are_refused(runs: Split) -> None:
     with pytest.raises(UsageError, match="no such run is evaluated"):
         run_difference.difference("old", "newer")
