@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipelines.core.errors import UsageError
+from pipelines.evaluation import agreement
 from pipelines.reports import run_tables
 
 FIRST = ("prune_vocab",)  # later methods train with the smaller vocabulary
@@ -170,6 +171,13 @@ def power_of(rows: int, budget: Budget) -> str:
     """
     part = budget.max_loss / 100
     most = run_tables.points(part)
+    if part and agreement.upper_bound(0, rows, SURE) > part:
+        least = agreement.least_rows(1 - part, SURE)
+        return (
+            f"{rows:,} rows cannot show a loss of at most {most}, {SURE:.0%} sure, even if no answer differs from the "
+            f"teacher's; {least:,} rows can; a model that gives the teacher's answers keeps the budget all the same; "
+            "--trust-point uses the score alone"
+        )
     share = min(1.0, rows * (part / Z) ** 2)
     needed = f"5% takes {0.05 * (Z / part) ** 2:,.0f} rows" if part else "no number of rows is enough"
     return (

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.entries.promote import Promote
-from pipelines.evaluation import significance
+from pipelines.evaluation import agreement, significance
 from pipelines.evaluation.significance import OfRows
 
 EXACT = 1e-12  # the largest rounding error of a difference
@@ -249,13 +249,25 @@ def _difference(first: OfRows, second: OfRows) -> OfRows:
 
 
 def _loss(challenger: Measured, champion: Measured, rules: Promote) -> Finding:
-    """The test of non-inferiority: the loss is at most `may_lose`, at the given `confidence`."""
+    """The test of non-inferiority: the loss is at most `may_lose`, at the given `confidence`, by a bootstrap.
+
+    No draw has a loss that no row has. So the sentence is sure only if what equal answers may hide fits in as well.
+    """
     bound = _least_difference(challenger, champion, rules.confidence)
+    passed = bound >= -rules.may_lose - EXACT
+    hidden = agreement.upper_bound(0, challenger.rows, rules.confidence)
+    too_few = passed and bound - hidden < -rules.may_lose - EXACT
     sentence = (
         f"{challenger.metric} {challenger.value:.4f} against the champion's {champion.value:.4f}; "
-        f"{rules.confidence:.0%} sure, the difference is at least {bound:+.4f}, {-rules.may_lose:+.4f} is required"
+        f"{'by a bootstrap' if too_few else f'{rules.confidence:.0%} sure'}, "
+        f"the difference is at least {bound:+.4f}, {-rules.may_lose:+.4f} is required"
     )
-    return Finding("may_lose", bound, -rules.may_lose, bound >= -rules.may_lose - EXACT, sentence)
+    if too_few:
+        sentence += (
+            f"; {challenger.rows:,} rows are too few to be {rules.confidence:.0%} sure: "
+            f"equal answers on all of them may hide a loss of {hidden:.4f}"
+        )
+    return Finding("may_lose", bound, -rules.may_lose, passed, sentence)
 
 
 def _of(what: str, name: str, values: Mapping[str, float]) -> float:

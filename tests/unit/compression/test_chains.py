@@ -141,8 +141,15 @@ def test_every_chain_is_valid_and_tried_once(names: list[str], steps: int, width
         assert attempt_made.loss <= max_loss
 
 
+@pytest.mark.parametrize(("differing", "passed"), [(0.02, 0.09), (0.09, 0.27)])
+def test_a_model_two_points_worse_may_seem_one_point_worse(differing: float, passed: float) -> None:
+    """The shares of samples of 408 rows in docs/using.md."""
+    shares = [(differing + 0.02) / 2, (differing - 0.02) / 2, 1 - differing]
+    lost, gained, _ = np.random.default_rng(1).multinomial(408, shares, 20_000).T
+    assert ((lost - gained) / 408 <= 0.01).mean() == pytest.approx(passed, abs=0.01)
+
+
 def test_a_score_that_chance_may_have_made_is_not_shown() -> None:
-    """A model that is two points worse passed at one point of loss in a quarter of draws of 408 rows."""
     close = Tried(("a",), 0.9, 0.5, 10, 0.1, loss_most=2.3)
     assert close.keeps(Budget(max_loss=1))
     assert not close.shows(Budget(max_loss=1))
@@ -164,3 +171,11 @@ def test_how_many_rows_a_loss_takes_is_said_as_draws_have_it() -> None:
     passed = (differences.mean(axis=1) - chains.Z * error >= -0.01).mean()
     assert 0.4 < passed < 0.6
     assert "no number of rows is enough" in chains.power_of(408, Budget(max_loss=0))
+
+
+@pytest.mark.parametrize(("rows", "can"), [(8, False), (50, False), (298, False), (299, True)])
+def test_few_rows_cannot_show_a_small_loss(rows: int, can: bool) -> None:
+    sentence = chains.power_of(rows, Budget(max_loss=1))
+    assert sentence.startswith(f"{rows} rows {'can' if can else 'cannot'} show a loss of at most 1 point, 95% sure")
+    assert ("299 rows can;" in sentence) == (not can)
+    assert chains.power_of(2, Budget(max_loss=100)).startswith("2 rows can show")

@@ -165,6 +165,39 @@ def test_the_reason_has_the_numbers() -> None:
     assert -0.25 < finding["found"] < -0.2
 
 
+@pytest.mark.parametrize(
+    ("rows", "may_lose", "sure"),
+    [(8, 0.02, False), (148, 0.02, False), (149, 0.02, True), (149, 0.01, False), (400, 0.0, False), (1, 1.0, True)],
+)
+def test_equal_answers_pass_and_the_sentence_has_what_few_rows_may_hide(rows: int, may_lose: float, sure: bool) -> None:
+    decision = decided(measured(rows, rows), measured(rows, rows), may_lose=may_lose)
+    assert decision.passed
+    hidden = 1 - 0.05 ** (1 / rows)
+    assert decision.reasons[1] == (
+        f"passed: accuracy 1.0000 against the champion's 1.0000; {'95% sure' if sure else 'by a bootstrap'}, the "
+        f"difference is at least +0.0000, {-may_lose:+.4f} is required"
+        + (
+            ""
+            if sure
+            else f"; {rows} rows are too few to be 95% sure: equal answers on all of them may hide a loss of "
+            f"{hidden:.4f}"
+        )
+    )
+
+
+@pytest.mark.parametrize(("rows", "loss", "may_lose"), [(20, 0.06, 0.01), (100, 0.02, 0.01), (300, 0.01, 0.01)])
+def test_the_gate_is_rarely_sure_of_a_worse_challenger(rows: int, loss: float, may_lose: float) -> None:
+    """Where the bootstrap alone passes, the sentence is not sure: a loss that no row shows is in no draw."""
+    draw, passed, sure = np.random.default_rng(1), 0, 0
+    for _ in range(100):
+        kept = measured(np.flatnonzero(draw.random(rows) >= loss).tolist(), rows)
+        reason = decided(kept, measured(rows, rows), may_lose=may_lose).reasons[1]
+        passed += reason.startswith("passed")
+        sure += reason.startswith("passed") and "95% sure, " in reason
+    assert passed >= 10
+    assert sure <= 10  # 5 are expected at most
+
+
 def test_an_impossible_comparison_is_reported() -> None:
     for other in (measured(9, rows=8 + ROWS, digest="a"), measured(9, digest="b")):
         with pytest.raises(InputError, match="answered different rows: a run replaced them; promote again"):
