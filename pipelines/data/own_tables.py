@@ -32,7 +32,7 @@ def rows(path: Path, split: str, params: Params, findings: Findings) -> Iterator
     columns += [*filter(None, [params.columns.get("id"), by]), *params.choice_columns, *conditions]
     others: set[str] = set()
     any_taken = False
-    keys = _Keys(findings, params, split == params.first, _form(path, params) in ("jsonl", "json"))
+    keys = _Keys(findings, params, split == params.first, is_of_records(path, params))
     for number, (at, record) in enumerate(_records(path, params, columns, findings)):
         cells = {name: str(declared.column(path, at, record, name)) for name in conditions}
         if is_selected(cells, conditions):
@@ -60,6 +60,11 @@ def rows(path: Path, split: str, params: Params, findings: Findings) -> Iterator
 def is_selected(cells: Mapping[str, Any], conditions: Mapping[str, Any]) -> bool:
     """Return whether the cells have the values that `where` asks for."""
     return all(str(cells[name]) == str(value) for name, value in conditions.items())
+
+
+def is_of_records(path: Path, params: Params) -> bool:
+    """Return whether each record of the file has keys of its own, as in JSON; a table has one header."""
+    return _form(path, params) in ("jsonl", "json")
 
 
 class CellError(InputError):

@@ -92,12 +92,20 @@ def complaint(row: Record, task: Task, params: Params) -> str:
 
 
 def first_row(raw: Path, split: str, params: Params) -> Record | None:
-    """The first row of a split. Raises InputError if its file is missing or invalid, or lacks a column."""
+    """The first row of a split. Raises InputError if its file is missing or invalid, or lacks a column.
+
+    JSON that needs labels is read up to the first row that has one, since any record may lack the key.
+    """
     if not (path := _path(raw, split, params)).exists():
         raise InputError(f"{path}: no such file or folder")
     source = split if split in params.files else "train"
     findings = Findings(params.leave_out)
-    first = next((row for _, row, _ in read(raw, source, params, findings)), None)
+    target = TARGETS.get(params.kind) if source == params.first and own_tables.is_of_records(path, params) else None
+    first: Record | None = None
+    for _, row, _ in read(raw, source, params, findings):
+        first = first or row
+        if target is None or row[target] is not None:
+            break
     findings.require_none()
     return first
 

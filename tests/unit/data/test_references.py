@@ -1,5 +1,6 @@
 """bertline check follows every file, column and split that params.yaml names."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,21 @@ def test_a_column_that_no_file_has_is_found_by_its_first_row() -> None:
     assert line.startswith("prepare.mail.files.train: mail/train.csv: ")
     assert "body" in line
     assert other.startswith("prepare.mail.files.test: ")
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(("kind", "target"), [("tagging", "entities"), ("single", "label")])
+def test_json_without_any_target_is_found(kind: str, target: str) -> None:
+    """One record may lack it, and so may a file that is not the first: its rows have no labels then."""
+    rows = [{"text": "a b", "tags": ["O", "O"]}] * 3
+    labelled = {"text": "a b", target: [] if kind == "tagging" else "ham"}
+    Path("mail/test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("mail/train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, labelled]))
+    entry = mail(kind=kind, files={"train": "train.jsonl", "test": "test.jsonl"})
+    assert [line for line in complaints(prepare=entry) if ".files." in line] == []
+    Path("mail/train.jsonl").write_text(Path("mail/test.jsonl").read_text())
+    (line,) = [line for line in complaints(prepare=entry) if ".files." in line]
+    assert line.startswith(f"prepare.mail.files.train: mail/train.jsonl: no column '{target}'; ")
 
 
 @pytest.mark.usefixtures("place")
