@@ -93,6 +93,31 @@ def test_it_answers_by_https_alone_and_a_renewed_certificate_serves_new_connecti
             assert serial(second) != serial(first)
 
 
+def test_a_renewed_key_is_taken_up_once_only_its_owner_may_read_it(address: str, files: tuple[Path, Path]) -> None:
+    former = files[0].read_bytes()
+    certificates.written(files[0].parent)
+    files[1].chmod(0o644)
+    trusted = files[0].with_name("former.pem")
+    trusted.write_bytes(former)
+    with connected(address, trusted) as meanwhile:
+        assert answered(meanwhile).status == 200, "the former one stays meanwhile"
+    files[1].chmod(0o600)
+    with connected(address, files[0]) as renewed:
+        assert answered(renewed).status == 200
+
+
+def test_an_expired_certificate_is_refused_and_one_that_expires_soon_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTLINE_QUIET")
+    for days, why in (((-9, -2), "the certificate has expired, on "), ((2, 9), "the certificate is valid from ")):
+        with pytest.raises(InputError, match=f"certificate.pem: {why}"):
+            Certificate(*certificates.written(tmp_path / "wrong", days=days))
+    for days, is_named in (((-80, 10), False), ((-80, 6), True), ((-1, 5), False), ((-4, 1), True)):
+        Certificate(*certificates.written(tmp_path / "right", days=days))
+        assert ("certificate.pem: the certificate expires on 20" in capsys.readouterr().err) == is_named, days
+
+
 def test_the_projects_own_clients_speak_it_where_they_trust_it(
     address: str, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +205,7 @@ def test_wrong_files_are_a_sentence_before_anything_starts(tmp_path: Path) -> No
         ((key, key), "key.pem: the file holds no certificate in PEM; name one that does with --tls-certificate"),
         ((file, None), "certificate.pem: the file holds no private key in PEM; name one that does with --tls-key"),
         ((other, key), "the private key in .* belongs to another certificate"),
-        ((other, other_key), "the private key is encrypted; write it without a passphrase"),
+        ((other, other_key), r"without a passphrase: `\(umask 077; openssl pkey -in (.*key.pem) -out \1.plain\)`"),
     ):
         with pytest.raises(InputError, match=why):
             http_service.certificate(*names)

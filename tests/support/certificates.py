@@ -12,8 +12,12 @@ from cryptography.x509.oid import NameOID
 NAME = "certificate.pem"
 
 
-def written(place: Path, passphrase: bytes = b"") -> tuple[Path, Path]:
-    """The files of a new certificate and its key in the folder `place`; they replace those that are there."""
+def written(place: Path, passphrase: bytes = b"", days: tuple[float, float] = (-1, 2)) -> tuple[Path, Path]:
+    """The files of a new certificate and its key in the folder `place`; they replace those that are there.
+
+    Args:
+        days: from now to the first and the last time at which the certificate is valid.
+    """
     place.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
@@ -24,8 +28,8 @@ def written(place: Path, passphrase: bytes = b"") -> tuple[Path, Path]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=2))
+        .not_valid_before(now + datetime.timedelta(days[0]))
+        .not_valid_after(now + datetime.timedelta(days[1]))
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
