@@ -15,10 +15,13 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from pipelines.serving import request_log
+
 IDLE_SECONDS = 75.0  # between two requests; proxies keep connections for 60 s, and one that closes first has a 502
 HEAD_SECONDS = 10.0  # from the start of a connection, or a request's first byte, to the end of its headers
 HEAD_BYTES = 65_536  # of a request's line and headers; and of what is neither headers nor body, such as trailers
 READ_SECONDS = 60.0  # for a client to read on, when its answer fills the buffers
+LARGE_HEAD = f"the request's line and headers have more than {HEAD_BYTES:,} bytes"
 MOST = 1000  # connections
 
 
@@ -77,6 +80,7 @@ class Connection(HttpToolsProtocol):
         self._head: asyncio.TimerHandle | None = None  # ends the time for the headers
         self._reading: asyncio.TimerHandle | None = None  # ends the time to read the answer
         self._bytes = 0  # of the headers so far; -1: they are complete
+        self._is_large = False  # whether the headers have more than HEAD_BYTES
         self._framing = 0  # bytes since the last part of the body: sizes of chunks, and trailers
         self._complete = True  # whether the last request has arrived as a whole
         self._waiting = waiting(self.server_state)
@@ -124,7 +128,7 @@ class Connection(HttpToolsProtocol):
         if self._busy or self._bytes <= HEAD_BYTES:  # an earlier request has no answer yet, or this one may have one
             self.transport.abort()
         else:
-            self.refuse(431, f"the request's line and headers have more than {HEAD_BYTES:,} bytes")
+            self.refuse(431, LARGE_HEAD)
 
     def _head_without_offer(self) -> bytes:
         """The line and headers of the request as the parser read them, without `Upgrade`."""
@@ -139,6 +143,10 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        self._is_large = size > HEAD_BYTES  # it may have arrived in few reads, together with its body
+        if self._is_large:
+            raise ValueError(LARGE_HEAD)  # the parser stops, and uvicorn calls send_400_response
         self._offers = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         if self._offers:
             return
@@ -178,15 +186,21 @@ class Connection(HttpToolsProtocol):
             self._reading.cancel()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what uvicorn's parser does not read."""
-        self.refuse(400, "the request is not valid HTTP/1.1")
+        """Refuse what the parser does not read."""
+        if not self._is_large:
+            self.refuse(400, "the request is not valid HTTP/1.1")
+        elif self._busy:  # an earlier request has no answer yet
+            self.transport.abort()
+        else:
+            self.refuse(431, LARGE_HEAD)
 
     def refuse(self, status: int, why: str, headers: str = "") -> None:
         """Answer before a route is known, in the shape of the plain protocol, and close."""
         body = json.dumps({"detail": why}).encode()
+        name = request_log.request_id([] if self._complete else self.headers)
         head = (
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n{headers}Connection: close\r\n\r\n"
+            f"Content-Length: {len(body)}\r\n{headers}x-request-id: {name}\r\nConnection: close\r\n\r\n"
         )
         self._done_waiting()
         self.transport.write(head.encode() + body)
