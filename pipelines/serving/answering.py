@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from pipelines.core.errors import InputError
 from pipelines.serving import problems, request_work
+from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.haproxy import DEADLINE, TIMEOUT
 from pipelines.serving.problems import ClientGoneError, Problem
 from pipelines.serving.served_model import Answered, ServedModel
@@ -30,6 +31,11 @@ async def respond(answer: Awaitable[Any], shape: Callable[[Problem], dict[str, A
     except Exception as error:  # of any type: a client gets a status and one sentence
         problem = problems.of(error)
         return Response(orjson.dumps(shape(problem)), problem.status, problem.headers, media_type="application/json")
+
+
+def has_model(catalogue: Catalogue) -> bool:
+    """Return whether a model is served."""
+    return any(True for _ in catalogue)
 
 
 async def predictions(request: Request, model: ServedModel, columns: dict[str, list[Any]]) -> Answered:

@@ -73,11 +73,11 @@ def application(
     allowed = RequireHost(RequireKey(Stored(early, catalogue.store), keys or Keys(), refusals), hosts, refusals)
     shared = origins.allowing(allowed, allowed_origins)  # refusals of the layers below are for those pages too
     api.outer = Logged(Counted(AnswerHead(shared), metrics), log_format, spans=spans)
-    _describe(api, protocols, refusals)
+    _describe(api, protocols, refusals, with_keys=bool(keys and keys.keys))
     return api
 
 
-def _describe(api: FastAPI, protocols: list[Any], refusals: Refusals) -> None:
+def _describe(api: FastAPI, protocols: list[Any], refusals: Refusals, with_keys: bool) -> None:
     """Add the page of the paths, their description, and the shapes of the router's errors."""
     api.get("/docs", include_in_schema=False)(_docs)
 
@@ -88,7 +88,7 @@ def _describe(api: FastAPI, protocols: list[Any], refusals: Refusals) -> None:
         return refusals.response(request.scope, error.status_code, why, dict(error.headers or {}))
 
     errors = {prefix: protocol.ERROR for protocol in protocols for prefix in getattr(protocol, "PREFIXES", ())}
-    api.openapi = lambda: openapi.described(api, errors)  # type: ignore[method-assign]
+    api.openapi = lambda: openapi.described(api, errors, with_keys)  # type: ignore[method-assign]
 
 
 async def _docs() -> Any:

@@ -55,8 +55,8 @@ class RepeatedKeyError(InputError):
 class LimitedBodies:
     """An ASGI middleware that refuses bodies.
 
-    They are too large (413) or too slow (408), are compressed or have a duplicate key (422), or meet too many others
-    (429).
+    They are too large (413) or too slow (408), are compressed (422, 501), have a duplicate key or too deep a nesting
+    (422), or meet too many others (429).
     """
 
     def __init__(
@@ -88,11 +88,13 @@ class LimitedBodies:
 
     async def _read(self, scope: Any, receive: Any, body: bytearray) -> bool:
         """Read a body into `body`, and check it. Returns False if the client has gone; raises _RefusedError."""
-        encodings = {value.strip().lower() for name, value in scope["headers"] if name.lower() == b"content-encoding"}
-        if encodings - {b"", b"identity"}:
+        if _codings(scope, b"content-encoding") - {b"", b"identity"}:
             raise _RefusedError(
                 422, "the body is compressed; send it without Content-Encoding", True, "compressed body"
             )
+        if _codings(scope, b"transfer-encoding") - {b"", b"chunked"}:  # RFC 9112, 6.1
+            why = "the body is compressed, or coded otherwise; send it with no Transfer-Encoding but chunked"
+            raise _RefusedError(501, why, True, "transfer coding")
         try:
             async with asyncio.timeout(self.seconds):
                 there = await self._whole(scope, receive, body)
@@ -104,8 +106,9 @@ class LimitedBodies:
                     await asyncio.to_thread(check_keys, body)
             else:
                 check_keys(body)
-        except RepeatedKeyError as error:
-            raise _RefusedError(422, str(error), cause="a key twice") from None
+        except InputError as error:
+            cause = "a key twice" if isinstance(error, RepeatedKeyError) else "deep nesting"
+            raise _RefusedError(422, str(error), cause=cause) from None
         return there
 
     async def _discard(self, scope: Any, receive: Any) -> None:
@@ -140,13 +143,21 @@ class LimitedBodies:
                 return True
 
 
+def _codings(scope: Any, name: bytes) -> set[bytes]:
+    """The codings in the headers of this name."""
+    values = (value for header, value in scope["headers"] if header.lower() == name)
+    return {coding.strip().lower() for value in values for coding in value.split(b",")}
+
+
 def check_keys(body: bytes | bytearray) -> None:
-    """Raise RepeatedKeyError for a duplicate key. The application itself refuses invalid JSON."""
+    """Raise InputError for a duplicate key, or for a nesting too deep to look. The application refuses invalid JSON."""
     try:
         _DISTINCT.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
     except RepeatedKeyError:
         raise
-    except (ValueError, RecursionError):
+    except RecursionError:
+        raise InputError("the body is nested too deeply") from None
+    except ValueError:
         pass
 
 

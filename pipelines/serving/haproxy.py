@@ -29,7 +29,7 @@ UNREACHABLE = "no replica answers; try again in 1 s"
 HEAD_SECONDS = 10  # for the headers of a request, as without Ray
 # bodies that say UNREACHABLE in the shape of a protocol, by the beginning of its paths
 _ERROR = {"error": UNREACHABLE}
-_MLFLOW = {"error_code": "BAD_REQUEST", "message": UNREACHABLE}
+_MLFLOW = {"error_code": "TEMPORARILY_UNAVAILABLE", "message": UNREACHABLE}
 _OPENAI = {"error": {"message": UNREACHABLE, "type": "server_error", "param": None, "code": None}}
 SHAPES = {
     "/hf/": _ERROR,

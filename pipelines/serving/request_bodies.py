@@ -1,5 +1,6 @@
 """Check the JSON of a request against a schema, and name what is wrong without repeating it."""
 
+import codecs
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -7,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pipelines.core.errors import InputError, choices
 
 MAX_KEY = 40  # the most characters of a key in an error, since the key may be long
+NO_JSON = "the body is not JSON in UTF-8"
 
 
 class Strict(BaseModel):
@@ -21,9 +23,29 @@ Schema = TypeVar("Schema", bound=BaseModel)
 def read(schema: type[Schema], body: bytes) -> Schema:
     """The request in a body of JSON. Raises InputError."""
     try:
-        return schema.model_validate_json(body)
+        return validated(schema, body)
     except ValidationError as error:
         raise _problem(schema, error, "") from None
+
+
+def validated(schema: type[Schema], body: bytes) -> Schema:
+    """The request in a body of JSON, which may begin with a byte order mark.
+
+    Raises ValidationError; or InputError if the body is not UTF-8, as pydantic says so in other words.
+    """
+    try:
+        return schema.model_validate_json(without_mark(body))
+    except ValidationError:
+        try:
+            body.decode()
+        except UnicodeDecodeError:
+            raise InputError(NO_JSON) from None
+        raise
+
+
+def without_mark(body: bytes) -> bytes:
+    """A body without the byte order mark of UTF-8, with which some programs begin a text."""
+    return body.removeprefix(codecs.BOM_UTF8)
 
 
 def checked(schema: type[Schema], values: dict[str, Any], place: str) -> Schema:

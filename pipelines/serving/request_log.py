@@ -21,7 +21,7 @@ SANE = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")  # an id of the cli
 CAUSES = {
     400: "invalid request", 401: "no valid key", 403: "no scope", 404: "no such path or model", 405: "wrong method",
     408: "slow body", 413: "large body", 415: "wrong media type", 422: "invalid request", 429: "busy",
-    499: "client gone", 500: "failure", 503: "not ready", 504: "deadline",
+    499: "client gone", 500: "failure", 501: "transfer coding", 503: "not ready", 504: "deadline",
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.responses import Response
+from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -102,8 +102,9 @@ class Metrics:
     def routes(self) -> APIRouter:
         router = APIRouter()
 
-        @router.get("/metrics", include_in_schema=False)
+        @router.get("/metrics", response_class=PlainTextResponse)
         async def metrics() -> Response:
+            """Requests, rows, batches, seconds and the queue, for Prometheus."""
             return Response(generate_latest(self.registry), media_type=CONTENT)
 
         return router

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from pipelines.serving.limits import MAX_CHARACTERS, MAX_CHOICES, MAX_ROWS
 
@@ -25,7 +25,7 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     rows: list[Row] = Field(min_length=1, max_length=MAX_ROWS)
-    scores: bool = False  # answer with every label's probability
+    scores: StrictBool = False  # answer with every label's probability
 
 
 class Entity(BaseModel):

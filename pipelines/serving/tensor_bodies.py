@@ -109,7 +109,7 @@ def parsed(body: bytes, json_length: str | None) -> tuple[InferenceRequest, memo
         head, binary = body[:split], memoryview(body)[split:]
         bodies.check_keys(head)
     try:
-        return InferenceRequest.model_validate_json(head), binary
+        return request_bodies.validated(InferenceRequest, head), binary
     except ValidationError as error:
         raise InputError(request_bodies.sentence(error)) from None
 

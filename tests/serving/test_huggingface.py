@@ -203,9 +203,9 @@ REFUSED = [
     ),
     ("single", b"{", "the body: invalid JSON"),
     ("single", b"[]", "the body: input should be an object"),
-    ("single", b'{"inputs": "\xff"}', "the body: invalid JSON"),
+    ("single", b'{"inputs": "\xff"}', "the body is not JSON in UTF-8"),
     ("single", b'{"inputs": "\\ud800"}', "the body: invalid JSON"),
-    ("single", b'{"inputs": ' + b"[" * 5000 + b"]" * 5000 + b"}", "the body: invalid JSON"),
+    ("single", b'{"inputs": ' + b"[" * 5000 + b"]" * 5000 + b"}", "the body is nested too deeply"),
 ]
 
 

@@ -226,7 +226,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("single", b'{"inputs": ["\xff"]}', "the body is not JSON in UTF-8"),
     ("single", b'{"inputs": [NaN]}', "the body is not JSON in UTF-8"),
     ("single", b'{"inputs": ["\\ud800"]}', "the body is not JSON in UTF-8"),
-    ("single", b"[" * 5000, "the body is not JSON in UTF-8"),
+    ("single", b"[" * 5000, "the body is nested too deeply"),
     ("single", ["犬"], f"the body must be an object with one of {FORMS}"),
     ("single", {}, f"the body must have exactly one of {FORMS}; it has 0"),
     ("single", {"inputs": ["犬"], "instances": ["犬"]}, f"the body must have exactly one of {FORMS}; it has 2"),

@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.core import schema
 from pipelines.serving import tensors
-from tests.support import compressed, exported, kinds, served, tensor_requests
+from tests.support import compressed, exported, kinds, raw_http, served, tensor_requests
 from tests.support.tensor_requests import (
     LENGTH,
     ROWS,
@@ -141,6 +141,9 @@ def test_health_and_versions(service: Service) -> None:
 def test_a_service_without_models_is_not_ready() -> None:
     with served.serving(served.catalogue({})) as address:
         assert ask(address, "/v2/health/live").status == 200
+        health = raw_http.get(address, "/health")
+        assert (health.status, health.json()) == (503, {"detail": "no model is served"})
+        assert raw_http.get(address, "/ping").status == 404, "as MLflow's server answers"
         assert (ask(address, "/v2/health/ready").status, ask(address, "/v2/health/ready").json) == (
             503,
             {"ready": False},

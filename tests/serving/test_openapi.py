@@ -157,6 +157,7 @@ def test_each_refusal_is_declared_and_sent(
     invalid = 400 if path.startswith(("/v2", "/invocations", "/endpoints")) else 422
     ask(invalid, b"{")
     ask(invalid, Content_Encoding="gzip")
+    ask(501, Transfer_Encoding="gzip, chunked")
     ask(400, hosts=("bertline.test",))
     ask(401, Authorization="Bearer none")
     ask(413, b" " * (bodies.MAX_BYTES + 1))
@@ -195,6 +196,19 @@ def _slow(monkeypatch: pytest.MonkeyPatch) -> bytes:
     monkeypatch.setattr(bodies.LimitedBodies, "_whole", whole)
     monkeypatch.setattr(bodies.LimitedBodies.__init__, "__defaults__", (bodies.MAX_BYTES, 0.01, None))
     return b"{}"
+
+
+def test_the_document_of_a_service_with_keys_says_where_they_are_needed(models: Catalogue) -> None:
+    keys = Keys.parse(["some 0123456789abcdef"], "keys")
+    spec, client = application(models, keys).openapi(), TestClient(application(models, keys))
+    assert set(spec["components"]["securitySchemes"]) == {"bearer", "header"}
+    assert "securitySchemes" not in SPEC["components"]
+    needs = {path: bool(verbs["get"].get("security")) for path, verbs in spec["paths"].items() if "get" in verbs}
+    assert set(needs.values()) == {True, False}
+    for path, is_needed in needs.items():
+        assert (client.get(filled(path)).status_code == 401) == is_needed, path
+        assert ("401" in spec["paths"][path]["get"]["responses"]) == is_needed, path
+    assert needs["/metrics"]
 
 
 def test_the_document_needs_no_other_schema() -> None:

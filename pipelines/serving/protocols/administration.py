@@ -44,13 +44,13 @@ New = TypeVar("New", bound=NewModel)
 class NewShadow(NewModel):
     """A version that reads a share of a model's requests."""
 
-    share: float = Field(rollouts.SHADOW_SHARE, gt=0, le=1)
+    share: float = Field(rollouts.SHADOW_SHARE, gt=0, le=1, strict=True)
 
 
 class NewCanary(NewModel):
     """A version that answers a share of a model's requests."""
 
-    share: float = Field(rollouts.CANARY_SHARE, gt=0, le=1)
+    share: float = Field(rollouts.CANARY_SHARE, gt=0, le=1, strict=True)
     # `key`: an API key always meets the canary or never does, and requests without a key never do
     by: Literal["random", "key"] = "random"
 
@@ -152,7 +152,7 @@ async def _end(catalogue: Catalogue, name: str, what: str) -> Response:
 async def _read(schema: type[New], request: Request) -> New:
     """The version in a body. Raises InputError."""
     try:
-        body = schema.model_validate_json(await request.body())
+        body = request_bodies.validated(schema, await request.body())
     except ValidationError as error:
         raise InputError(request_bodies.sentence(error)) from None
     if "=" in body.source or not body.source.partition("@")[0].strip():

@@ -71,6 +71,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     422: {"model": HuggingFaceError, "description": "The request is invalid; `error` says what is wrong."},
     429: {"model": HuggingFaceError, "description": "Too many requests wait; Retry-After says when to try again."},
     500: {"model": HuggingFaceError, "description": "The service failed; its log says why."},
+    503: {"model": HuggingFaceError, "description": "The service starts or stops; try again."},
     504: {"model": HuggingFaceError, "description": "No answer within x-request-timeout-seconds."},
 }
 BODY = {"requestBody": {"required": True, "content": {JSON: {"schema": HuggingFaceRequest.model_json_schema()}}}}

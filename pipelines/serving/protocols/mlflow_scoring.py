@@ -15,21 +15,24 @@ from starlette.responses import Response
 
 from pipelines.core import schema
 from pipelines.core.errors import InputError, choices
-from pipelines.serving import answering, csv_rows, frames, parquet_rows, refusals, schemas
+from pipelines.serving import answering, csv_rows, frames, parquet_rows, refusals, request_bodies, schemas
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.problems import Problem
 from pipelines.serving.served_model import ServedModel
 
 PREFIXES = ("/invocations", "/endpoints", "/api/2.0")
 JSON, CSV, PARQUET = "application/json", "text/csv", "application/vnd.apache.parquet"
-BOM = b"\xef\xbb\xbf"
 INVALID, BAD_REQUEST, UNSUPPORTED = 422, 400, 415  # the service's status of invalid input; MLflow's statuses
 # MLflow's error codes (mlflow.exceptions.ERROR_CODE_TO_HTTP_STATUS)
 CODES = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
     404: "RESOURCE_DOES_NOT_EXIST",
     429: "REQUEST_LIMIT_EXCEEDED",
     499: "CANCELLED",
     500: "INTERNAL_ERROR",
+    501: "NOT_IMPLEMENTED",
+    503: "TEMPORARILY_UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
 
@@ -85,7 +88,10 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     504: {"model": ScoringProblem, "description": "No answer within x-request-timeout-seconds."},
 }
 # bodies that are no JSON, in the media type that MLflow's server sends
-PING: dict[int | str, dict[str, Any]] = {200: {"description": "A line end: a model is served.", "content": {JSON: {}}}}
+PING: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A line end: a model is served.", "content": {JSON: {}}},
+    404: {"description": "A line end: no model is served.", "content": {JSON: {}}},
+}
 VERSION: dict[int | str, dict[str, Any]] = {200: {"description": "Such as 3.1.0.", "content": {JSON: {}}}}
 SCORING: dict[str, Any] = {"response_model": Predictions, "responses": PROBLEMS, "openapi_extra": BODY}
 
@@ -97,7 +103,7 @@ def routes(catalogue: Catalogue) -> APIRouter:
     @router.get("/ping", response_class=Response, responses=PING)
     async def ping() -> Response:
         """Return 200 if a model is served."""
-        return Response("\n", 200 if any(True for _ in catalogue) else 404, media_type=JSON)
+        return Response("\n", 200 if answering.has_model(catalogue) else 404, media_type=JSON)
 
     @router.get("/version", response_class=Response, responses=VERSION)
     async def mlflow_version() -> Response:
@@ -192,9 +198,9 @@ def media_type(content_type: str) -> str:
 def parsed(body: bytes, inputs: list[str]) -> tuple[frames.Columns, bool]:
     """The columns in a JSON body, and whether every label's probability is requested. Raises InputError."""
     try:
-        sent = orjson.loads(body.removeprefix(BOM))
+        sent = orjson.loads(request_bodies.without_mark(body))
     except orjson.JSONDecodeError:  # its message may repeat the body
-        raise InputError("the body is not JSON in UTF-8") from None
+        raise InputError(request_bodies.NO_JSON) from None
     if not isinstance(sent, dict):
         raise InputError(f"the body must be an object with one of {', '.join(frames.FORMS)}")
     for key in sent:

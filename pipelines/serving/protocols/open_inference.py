@@ -116,7 +116,7 @@ def _add_health(router: APIRouter, catalogue: Catalogue) -> None:
     @router.get("/v2/health/ready", response_model=ServerReady, responses={503: {"model": ServerReady}})
     async def ready() -> Response:
         """Return whether the models are open."""
-        is_ready = any(True for _ in catalogue)
+        is_ready = answering.has_model(catalogue)
         return Response(orjson.dumps({"ready": is_ready}), 200 if is_ready else 503, media_type=JSON)
 
     @router.get(MODEL + "/ready", response_model=ModelReady, responses=NO_MODEL)

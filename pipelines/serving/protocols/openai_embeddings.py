@@ -81,6 +81,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     422: {"model": OpenAIError, "description": "The request is invalid; `message` says what is wrong."},
     429: {"model": OpenAIError, "description": "Too many requests wait; Retry-After says when to try again."},
     500: {"model": OpenAIError, "description": "The service failed; its log says why."},
+    503: {"model": OpenAIError, "description": "The service starts or stops; try again."},
     504: {"model": OpenAIError, "description": "No answer within x-request-timeout-seconds."},
 }
 BODY = {"requestBody": {"required": True, "content": {JSON: {"schema": EmbeddingsRequest.model_json_schema()}}}}

@@ -28,7 +28,7 @@ PROBLEM: dict[int | str, dict[str, Any]] = {
     422: {"model": schemas.Problem, "description": "The request is invalid; `detail` says what is wrong, and where."},
     429: {"model": schemas.Problem, "description": "Too many requests wait; Retry-After says when to try again."},
     500: {"description": "The service failed; its log says why.", **schemas.JSON_OR_TEXT},
-    503: {"description": "The service starts or stops; try again.", **schemas.JSON_OR_TEXT},
+    503: {"description": "The service starts or stops, or serves no model; try again.", **schemas.JSON_OR_TEXT},
     504: {"model": schemas.Problem, "description": "No answer within x-request-timeout-seconds."},
 }
 BODY = {
@@ -42,9 +42,11 @@ def routes(catalogue: Catalogue) -> APIRouter:
     """The routes of the plain protocol."""
     router = APIRouter()
 
-    @router.get("/health", responses={503: PROBLEM[503]})
-    async def health() -> schemas.Health:
-        """Return whether the service answers."""
+    @router.get("/health", responses={503: PROBLEM[503]}, response_model=schemas.Health)
+    async def health() -> Any:
+        """Return whether the service answers, and has a model to answer with."""
+        if not answering.has_model(catalogue):
+            return refusal(Problem(503, "no model is served", {}))
         return schemas.Health(status="ok")
 
     @router.get("/models")
@@ -158,7 +160,7 @@ def parsed(body: bytes, inputs: Sequence[str]) -> schemas.Request:
     sentence has a body with a row of the columns `inputs`.
     """
     try:
-        return schemas.Request.model_validate_json(body)
+        return request_bodies.validated(schemas.Request, body)
     except ValidationError as error:
         raise InputError(request_bodies.sentence(error) + _example(error, inputs)) from None
 
