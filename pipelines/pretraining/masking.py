@@ -77,9 +77,9 @@ def word_starts(tokenizer: Any) -> np.ndarray:
     Raises InputError for a vocabulary with neither: a whole text would then be one word.
     """
     pieces = tokenizer.tokens(range(tokenizer.vocab_size))
-    if any(piece.startswith("##") for piece in pieces):
-        return np.array([not piece.startswith("##") for piece in pieces])
-    starts = np.array([piece.startswith(("Ġ", "▁")) for piece in pieces])
+    inside = np.array([piece.startswith("##") for piece in pieces])
+    spaced = np.array([piece.startswith(("Ġ", "▁")) for piece in pieces])
+    starts = spaced if tokenizer.marks_spaces else ~inside & inside.any()  # RoBERTa's vocabulary has ## as a piece
     if not starts.any():
         raise InputError(
             "whole_word: this vocabulary does not mark words: no piece begins with ##, Ġ or ▁; remove whole_word, or "

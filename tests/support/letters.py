@@ -19,8 +19,8 @@ class Tokenizer:
 
     pad_id, unk_id, cls_id, sep_id, mask_id = range(5)
 
-    def __init__(self, pieces: list[str] = PIECES) -> None:
-        self.pieces, self.vocab_size = pieces, len(pieces)
+    def __init__(self, pieces: list[str] = PIECES, marks_spaces: bool = False) -> None:
+        self.pieces, self.vocab_size, self.marks_spaces = pieces, len(pieces), marks_spaces
 
     def tokens(self, ids: Any) -> list[str]:
         return [self.pieces[i] for i in ids]
