@@ -8,10 +8,10 @@ from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
 from flows.failure_hook import HOOKS
-from pipelines.compression.chains import Budget
-from pipelines.compression.searched import Searched
 from pipelines.graph.stage_runner import StageRunner
 from pipelines.search import chain_search
+from pipelines.search.chain_results import Searched
+from pipelines.search.chains import Budget
 
 
 @flow(name="compress", timeout_seconds=7 * 24 * 3600, **HOOKS)

@@ -47,10 +47,10 @@ def compress(
     """Search methods and chains for the smallest or fastest model; an interrupted search continues where it stopped."""
     prefect_settings.before_a_flow([run], "finetune", "compress")
     from flows.compress import compress as search
-    from pipelines.compression import searched
-    from pipelines.compression.chains import Budget
+    from pipelines.search import chain_results
+    from pipelines.search.chains import Budget
 
     result = search(run, Budget(max_loss, target, steps, width, trust_point))
-    print_answer(searched.answer(result), as_json, lambda _: searched.plain(result))
+    print_answer(chain_results.answer(result), as_json, lambda _: chain_results.plain(result))
     if not result.winner:
         raise typer.Exit(REFUSED)

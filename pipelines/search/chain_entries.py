@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pipelines.compression import chains
-from pipelines.compression.chains import Budget
 from pipelines.core import params, paths, tables
 from pipelines.core.errors import UsageError
 from pipelines.core.progress import say
@@ -13,6 +11,8 @@ from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
 from pipelines.graph import checking, executor
 from pipelines.reports import run_tables
+from pipelines.search import chains
+from pipelines.search.chains import Budget
 
 
 def of_teacher(run: str) -> dict[str, dict[str, Any]]:

@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipelines.compression import chains
-from pipelines.compression.chains import Chain
 from pipelines.core import params, paths, provenance, yaml_file
 from pipelines.entries.evaluate import Evaluate
 from pipelines.graph import code_manifest, lockfile
 from pipelines.graph.stage_runner import StageRunner
+from pipelines.search import chains
+from pipelines.search.chains import Chain
 
 STATE = Path("state/compressing")
 LONGEST = 100  # characters of an entry's name

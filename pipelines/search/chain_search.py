@@ -7,8 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.compression import chains, ranking, searched
-from pipelines.compression.chains import Budget, Chain, Tried
 from pipelines.core import locks, params, paths, resources
 from pipelines.core.errors import InputError
 from pipelines.core.progress import say
@@ -16,14 +14,15 @@ from pipelines.entries.evaluate import Evaluate
 from pipelines.evaluation import gates, one_answer
 from pipelines.measurement import gate_measurements, interleaved, runtime_choice
 from pipelines.reports import variants
-from pipelines.search import chain_entries, gate_verdicts
+from pipelines.search import chain_entries, chain_results, chains, gate_verdicts, ranking
 from pipelines.search.chain_folder import ChainFolder, RunStage, name_of
+from pipelines.search.chains import Budget, Chain, Tried
 from pipelines.tracking import runs
 
 ROUNDS = 3  # of latency, teacher and result in turn
 
 
-def search(run: str, budget: Budget, run_stage: RunStage | None = None) -> searched.Searched:
+def search(run: str, budget: Budget, run_stage: RunStage | None = None) -> chain_results.Searched:
     """Search the entries whose teacher is `run`, and chains of them; writes a page and a table of all that was tried.
 
     Args:
@@ -46,12 +45,12 @@ def search(run: str, budget: Budget, run_stage: RunStage | None = None) -> searc
         tried += [chain_search.attempt((name,)) for name in further]
         result = chain_search.result(tried, runtime)
         with paths.fresh_folder(paths.compression(run)) as out:
-            searched.write(out, result)
+            chain_results.write(out, result)
         _log(result)
     return result
 
 
-def _log(result: searched.Searched) -> None:
+def _log(result: chain_results.Searched) -> None:
     """An MLflow run of the search, with its page and table; each chain has one of its own."""
     settings = {"max_loss": result.budget.max_loss, "target": result.budget.target}
     won = name_of(result.winner.chain) if result.winner else "none"
@@ -102,11 +101,11 @@ class ChainSearch:
             run, scored, budget, gate_measurements.measure(paths.model(run), scored, False), folder, refused, until_end
         )
 
-    def result(self, tried: list[Tried], runtime: str) -> searched.Searched:
+    def result(self, tried: list[Tried], runtime: str) -> chain_results.Searched:
         """The search with its winner, and its teacher, which answers by `runtime`."""
         winner, verdicts, unfit = self.judged(tried)
         teacher = Tried((), self.teacher.value, 0.0, self.teacher.size_bytes, 1.0, 1.0, None, runtime)
-        return searched.Searched(
+        return chain_results.Searched(
             run=self.run,
             metric=self.teacher.metric,
             split=self.scored.split,

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipelines.compression.chains import Tried
 from pipelines.core.errors import InputError
 from pipelines.entries.evaluate import Evaluate
 from pipelines.entries.promote import Promote
@@ -11,6 +10,7 @@ from pipelines.evaluation import gates
 from pipelines.evaluation.significance import OfRows
 from pipelines.graph import baselines_to_beat
 from pipelines.measurement import gate_measurements
+from pipelines.search.chains import Tried
 
 
 def judge(

@@ -12,9 +12,6 @@ import yaml
 from typer.testing import CliRunner
 
 from flows import cli, compress
-from pipelines.compression import chains
-from pipelines.compression.chains import Budget, Chain, Tried
-from pipelines.compression.searched import Searched
 from pipelines.core import params, paths
 from pipelines.core.errors import InputError, UsageError
 from pipelines.entries.evaluate import Evaluate
@@ -24,8 +21,10 @@ from pipelines.evaluation.significance import OfRows
 from pipelines.graph import executor
 from pipelines.graph.stage_runner import StageRunner
 from pipelines.measurement import interleaved
-from pipelines.search import chain_entries, chain_folder, chain_search
+from pipelines.search import chain_entries, chain_folder, chain_search, chains
+from pipelines.search.chain_results import Searched
 from pipelines.search.chain_search import ChainSearch
+from pipelines.search.chains import Budget, Chain, Tried
 
 SCORED = Evaluate(task="headlines")
 ENTRIES: dict[str, dict[str, Any]] = {
@@ -201,7 +200,7 @@ def test_the_verdict_of_each_gate_is_printed(
     result = searching.result([tried("half", 0.5)], "torch")
     assert (result.winner is not None) == wins
     assert result.gate[-1] == sentence
-    chain_search.searched.write(Path(), result)
+    chain_search.chain_results.write(Path(), result)
     assert Path("index.html").is_file()
 
 

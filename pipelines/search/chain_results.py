@@ -6,10 +6,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from pipelines.compression.chains import SURE, Budget, Chain, Tried
 from pipelines.core import yaml_file
 from pipelines.reports import page, plots, run_tables
 from pipelines.reports.frontier import Point
+from pipelines.search.chains import SURE, Budget, Chain, Tried
 
 HEADER = ("chain", "score", "points lost", "at most", "MB", "of the bytes", "of the latency", "by", "")
 

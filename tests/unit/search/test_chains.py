@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.compression import chains
-from pipelines.compression.chains import Budget, Chain, Tried
+from pipelines.search import chains
+from pipelines.search.chains import Budget, Chain, Tried
 
 METHODS = {
     "round": "q8bert",

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.compression import ranking
-from pipelines.compression.chains import Tried
 from pipelines.measurement import latency_order
 from pipelines.measurement.latency_order import Order
+from pipelines.search import ranking
+from pipelines.search.chains import Tried
 
 # what three rounds told of two chains, of which nine told 0.45 and 0.28
 SLOW = Tried(("slow",), 0.9, 0.0, 100, 0.1, 0.35, (0.17, 0.70), "onnx")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.compression import searched
-from pipelines.compression.chains import Budget, Tried
-from pipelines.compression.searched import Searched
+from pipelines.search import chain_results
+from pipelines.search.chain_results import Searched
+from pipelines.search.chains import Budget, Tried
 from tests.support import json_answers
 
 TEACHER = Tried((), 0.92, 0.0, 8_000_000, 1.0, 1.0, None, "torch")
@@ -35,7 +35,7 @@ def search_result(
 
 
 def test_a_line_for_each_that_was_tried_the_smallest_first() -> None:
-    lines = [[cell.strip() for cell in line] for line in searched._lines(search_result())]
+    lines = [[cell.strip() for cell in line] for line in chain_results._lines(search_result())]
     assert lines == [
         ["tiny", "0.7000", "22.00", "-", "1.00", "12.5%", "1.50 (0.90-1.60)", "torch", "loses too much"],
         ["half + int8", "0.9000", "2.00", "-", "1.50", "18.8%", "-", "-", "loses too much"],
@@ -54,7 +54,7 @@ def test_a_line_for_each_that_was_tried_the_smallest_first() -> None:
         ["big (the teacher)", "0.9200", "0.00", "-", "8.00", "100.0%", "1.00", "torch", ""],
         ["wider", *["-"] * 7, "not made"],
     ]
-    assert f"wider was not made: {WIDER.refused}" in searched.plain(search_result()).splitlines()
+    assert f"wider was not made: {WIDER.refused}" in chain_results.plain(search_result()).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -87,22 +87,22 @@ def test_a_line_for_each_that_was_tried_the_smallest_first() -> None:
     ],
 )
 def test_one_sentence_says_what_came_of_it(result: Searched, sentence: str) -> None:
-    assert sentence in searched.plain(result).splitlines()
-    assert f"<p>{sentence}</p>" in searched.html(result)
+    assert sentence in chain_results.plain(result).splitlines()
+    assert f"<p>{sentence}</p>" in chain_results.html(result)
 
 
 def test_refused_chains_are_named_without_a_winner(tmp_path: Path) -> None:
     gate = ["the gate of titles refuses int8 as champion", "refused: accuracy < 0.99"]
     result = search_result(winner=None, gate=gate, unfit=[INT8.chain])
-    assert gate == [line for line in searched.plain(result).splitlines() if line in gate]
-    assert "<li>refused: accuracy &lt; 0.99</li>" in searched.html(result)
-    assert "the gate refuses it; smaller, but slower" in searched.html(result)
-    searched.write(tmp_path, result)
+    assert gate == [line for line in chain_results.plain(result).splitlines() if line in gate]
+    assert "<li>refused: accuracy &lt; 0.99</li>" in chain_results.html(result)
+    assert "the gate refuses it; smaller, but slower" in chain_results.html(result)
+    chain_results.write(tmp_path, result)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["index.html", "table.md"]
 
 
 def test_the_page_has_score_against_size_and_against_latency(tmp_path: Path) -> None:
-    searched.write(tmp_path, search_result())
+    chain_results.write(tmp_path, search_result())
     page = (tmp_path / "index.html").read_text()
     size, latency = page.split("<svg")[1:]
     assert all(name in size for name in ("half + int8", "tiny", "big (the teacher)"))
@@ -113,8 +113,8 @@ def test_the_page_has_score_against_size_and_against_latency(tmp_path: Path) -> 
 
 
 def test_the_answer_for_a_program_is_json_without_nan() -> None:
-    text = json.dumps(searched.answer(search_result()), allow_nan=False)
+    text = json.dumps(chain_results.answer(search_result()), allow_nan=False)
     answer = json_answers.require_keys("compress", text)
     assert answer["winner"]["chain"] == ["int8"]
     assert [line["score"] for line in answer["tried"] if line["refused"]] == [None]
-    assert json.loads(json.dumps(searched.answer(search_result(winner=None))))["winner"] is None
+    assert json.loads(json.dumps(chain_results.answer(search_result(winner=None))))["winner"] is None

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pipelines.compression.chains import Tried
 from pipelines.measurement import latency_order
+from pipelines.search.chains import Tried
 
 
 def fastest(
