@@ -42,12 +42,12 @@ def healthy(port: int) -> bool:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it is of another name than 127.0.0.1
     for scheme in ("http", "https"):
-        address = f"{scheme}://127.0.0.1:{port}/health"
+        address = f"{scheme}://127.0.0.1:{port}/v2/health/live"  # /health is 503 where no model is served
         with (
             suppress(OSError, ValueError, HTTPException),  # another program may answer anything
             urlopen(address, timeout=SECONDS, context=context) as answer,
         ):
-            if json.loads(answer.read(100)) == {"status": "ok"}:
+            if json.loads(answer.read(100)) == {"live": True}:
                 return True
     return False
 

@@ -1,4 +1,4 @@
-"""A server of this machine that answers `/health` alone, as `bertline serve` or another program would."""
+"""A server of this machine that answers its paths of health alone, as `bertline serve` or another program would."""
 
 import ssl
 import threading
@@ -10,18 +10,18 @@ from typing import Any
 
 from tests.support import certificates
 
-OURS = b'{"status":"ok"}'
+OURS = {"/health": b'{"status":"ok"}', "/v2/health/live": b'{"live":true}'}
 
 
 @contextmanager
-def answered(body: bytes = OURS, certificate_folder: Path | None = None) -> Iterator[int]:
+def answered(body: bytes | None = None, certificate_folder: Path | None = None) -> Iterator[int]:
     """The port of such a server, with TLS if a folder for its certificate is named."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/health" else 404)
+            self.send_response(200 if self.path in OURS else 404)
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(OURS.get(self.path, b"") if body is None else body)
 
         def log_message(self, *_: Any) -> None:
             """Write nothing."""
