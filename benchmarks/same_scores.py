@@ -86,7 +86,7 @@ def alone(name: str) -> Iterator[None]:
     with ExitStack() as on:
         for switch, (module, function) in SWITCHES.items() if name else ():
             if switch != name:
-                nothing = attention_kernels.Given() if switch == "attention kernels" else False
+                nothing = attention_kernels.ModelKernel() if switch == "attention kernels" else False
                 on.enter_context(mock.patch.object(module, function, lambda *_, found=nothing: nullcontext(found)))
         yield
 

@@ -14,7 +14,7 @@ from pipelines.core.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from pipelines.data.additions import Addition
-    from pipelines.data.inspection import Seen
+    from pipelines.data.inspection import Inspection
     from pipelines.data.snapshots import Snapshot
 
 cli = group()
@@ -95,7 +95,9 @@ def _entered(
     return answer
 
 
-def _confirmed(seen: "Seen", paths: list[Path], chosen: tuple[str, str, str], question: str, as_json: bool) -> "Seen":
+def _confirmed(
+    seen: "Inspection", paths: list[Path], chosen: tuple[str, str, str], question: str, as_json: bool
+) -> "Inspection":
     """The files, seen with the columns that a person chooses. Raises UsageError if the person wants no entries."""
     from pipelines.data import inspection
 

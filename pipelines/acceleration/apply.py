@@ -70,7 +70,7 @@ def to_rows(
 class Steps(NamedTuple):
     """The choice of an attention kernel for training steps, and the names of all accelerations that are on."""
 
-    attention: attention_kernels.Attention | attention_kernels.Given
+    attention: attention_kernels.Attention | attention_kernels.ModelKernel
     names: Names | None
 
 
@@ -81,7 +81,7 @@ def to_steps(model: nn.Module, precision: str, before: Names | None) -> Iterator
     `before` names the accelerations that are already on; None leaves everything as it is.
     """
     if before is None:
-        yield Steps(attention_kernels.Given(), None)
+        yield Steps(attention_kernels.ModelKernel(), None)
         return
     with ExitStack() as on:
         names = {

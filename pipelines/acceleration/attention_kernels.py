@@ -50,7 +50,7 @@ class Attention:
             part.set_attn_implementation(name)
 
 
-class Given:
+class ModelKernel:
     """Keeps the model's own kernel."""
 
     def choose(self, batch: Batch) -> None:

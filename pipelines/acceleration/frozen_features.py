@@ -52,7 +52,7 @@ class Rows(Protocol):
     def fingerprint(self) -> str: ...
 
 
-class Given(nn.Module):
+class InputStates(nn.Module):
     """Replaces the embeddings and returns its input: the states of a lower layer."""
 
     def forward(self, *arguments: Any, **named: Any) -> torch.Tensor:
@@ -288,7 +288,7 @@ def _without(model: nn.Module, frozen: int) -> Iterator[None]:
     row, encoder = backbones.backbone(model), backbones.encoder(model)
     below = {path: encoder.get_submodule(path) for path in row.embeddings if path in dict(encoder.named_modules())}
     for path in below:
-        encoder.set_submodule(path, Given())
+        encoder.set_submodule(path, InputStates())
     try:
         with backbones.only_layers(model, list(range(frozen, len(backbones.layers(model))))):
             yield

@@ -37,7 +37,7 @@ def counts(kind: str, batch: Batch) -> torch.Tensor:
 def soft_targets(
     kind: str, student: torch.Tensor, teacher: torch.Tensor, batch: Batch, temperature: float = 1.0
 ) -> torch.Tensor:
-    """The summed `soft_cross_entropy` of logits in the shapes of `states.Seen`.
+    """The summed `soft_cross_entropy` of logits in the shapes of `states.ForwardStates`.
 
     For tagging, only tokens with a tag count. For a span, the loss is the mean over both ends, and padding has
     probability 0. For regression, which has no classes, the loss is the squared difference.
@@ -62,7 +62,7 @@ def soft_and_hard(
 
 
 def squared(kind: str, student: torch.Tensor, teacher: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """The summed ||z_student - z_teacher||^2 of logits in the shapes of `states.Seen` (Tang et al. 2019)."""
+    """The summed ||z_student - z_teacher||^2 of logits in the shapes of `states.ForwardStates` (Tang et al. 2019)."""
     distances = (student.float() - teacher.float()).square().sum(dim=-1)
     if kind == "span":
         return ((distances * batch["attention_mask"]).sum(dim=1) * counts(kind, batch)).sum()

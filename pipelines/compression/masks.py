@@ -52,7 +52,7 @@ def share_of_zeros(model: nn.Module) -> float:
     return sum(int((p == 0).sum()) for p in weights) / sum(p.numel() for p in weights)
 
 
-class Kept:
+class MaskHooks:
     """Keeps masked weights at zero during one training; pass it as `each_step`.
 
     It sets the gradients of these weights to zero. AdamW and SGD then only multiply the weights by their decay, so they

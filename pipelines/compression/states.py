@@ -22,7 +22,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 _caught: list[Pair] = []  # filled by the kernel while `see` runs
 
 
-class Seen(NamedTuple):
+class ForwardStates(NamedTuple):
     """The values of one forward pass."""
 
     logits: torch.Tensor  # (B, C); (B, 1) for a number, (B, T, C) for tags, (B, T, 2) for the ends of a span
@@ -36,12 +36,12 @@ class Seen(NamedTuple):
 
 
 def logits(model: nn.Module, kind: str, batch: Batch) -> torch.Tensor:
-    """The model's logits for the rows of a batch, in the shapes of `Seen`."""
+    """The model's logits for the rows of a batch, in the shapes of `ForwardStates`."""
     output = model(**backbones.inputs(model, batch))
     return torch.stack([output.start_logits, output.end_logits], dim=-1) if kind == "span" else output.logits
 
 
-def see(model: nn.Module, kind: str, batch: Batch, attention: bool = False) -> Seen:
+def see(model: nn.Module, kind: str, batch: Batch, attention: bool = False) -> ForwardStates:
     """Run one forward pass of `model`; gradients flow through all that is returned.
 
     Queries and keys are recorded in the attention kernel, so rotary positions are already applied. Families with their
@@ -61,7 +61,7 @@ def see(model: nn.Module, kind: str, batch: Batch, attention: bool = False) -> S
     try:
         with _kernel(model) if attention else nullcontext():
             answer = logits(model, kind, batch)
-        return Seen(answer, hidden[0], [*_caught])
+        return ForwardStates(answer, hidden[0], [*_caught])
     finally:
         _caught.clear()
         for hook in hooks:

@@ -25,7 +25,7 @@ ALIKE = 0.8  # of two labels that may be one, misspelt
 
 
 @dataclass
-class Seen:
+class Inspection:
     """The keys of `prepare` that describe the files, and counts of their rows."""
 
     keys: dict[str, Any]  # kind, source, files, format, encoding, delimiter, columns, language, ...
@@ -52,7 +52,7 @@ class Seen:
         return int(np.quantile(self.lengths or [0], 0.95, method="higher"))
 
 
-def inspect(files: Sequence[Path], text: str = "", label: str = "", sheet: str = "") -> Seen:
+def inspect(files: Sequence[Path], text: str = "", label: str = "", sheet: str = "") -> Inspection:
     """Read all rows of the files. `text` and `label` name columns, `sheet` a sheet, that a person chose.
 
     Raises InputError for a file in no known form, or files whose names do not say which split they are.
@@ -61,7 +61,7 @@ def inspect(files: Sequence[Path], text: str = "", label: str = "", sheet: str =
         if not file.exists():
             raise InputError(f"{file}: no such file or folder")
     first = files[0]
-    seen = Seen({"source": str(first)})
+    seen = Inspection({"source": str(first)})
     if len(files) > 1:
         if len({file.parent for file in files}) > 1:
             raise InputError(f"{files[-1]}: it is in another folder than {first}; put the files of a corpus into one")
@@ -75,12 +75,12 @@ def inspect(files: Sequence[Path], text: str = "", label: str = "", sheet: str =
     keys = dict(seen.keys)
     _count(seen)
     if keys["format"] == "conll" and seen.keys["language"] == "ja" and "units" not in keys:
-        seen = Seen(keys | {"units": "characters"})  # no spaces divide its words, so its texts are others
+        seen = Inspection(keys | {"units": "characters"})  # no spaces divide its words, so its texts are others
         _count(seen)
     return seen
 
 
-def require_prepared(seen: Seen) -> list[str]:
+def require_prepared(seen: Inspection) -> list[str]:
     """Raise FindingsError for rows that `prepare` refuses with these keys, beside the broken ones that were counted.
 
     Where it leaves out broken rows, these are counted as such, and a line on them is returned. A label that is none is
@@ -108,7 +108,7 @@ def require_prepared(seen: Seen) -> list[str]:
     return [_left_out(more, "more broken rows")] if more else []
 
 
-def _count(seen: Seen) -> None:
+def _count(seen: Inspection) -> None:
     """Read the rows as `prepare` reads them, and count."""
     options = {key: value for key, value in seen.keys.items() if key != "source"}
     options |= {"unanswerable": True} if seen.kind == "span" else {}
@@ -138,7 +138,7 @@ def _count(seen: Seen) -> None:
     _name_labels(seen)
 
 
-def _count_row(seen: Seen, first: dict[str, tuple[str, Any]], place: str, row: dict[str, Any]) -> None:
+def _count_row(seen: Inspection, first: dict[str, tuple[str, Any]], place: str, row: dict[str, Any]) -> None:
     """Count one row; `first` holds the place and the target of the first row of each text."""
     text, target = split_rows.text_of(row, seen.kind), row.get(TARGETS[seen.kind])
     seen.lengths.append(len(text))
@@ -155,7 +155,7 @@ def _count_row(seen: Seen, first: dict[str, tuple[str, Any]], place: str, row: d
         seen.contradictions.append(f"{shown(text)} ({before}: {other}; {place}: {target})")
 
 
-def _count_target(seen: Seen, place: str, target: Any) -> None:
+def _count_target(seen: Inspection, place: str, target: Any) -> None:
     if target is None:
         seen.unlabelled.append(place)
     elif seen.kind == "span":
@@ -166,7 +166,7 @@ def _count_target(seen: Seen, place: str, target: Any) -> None:
         seen.labels[target] += 1
 
 
-def _name_labels(seen: Seen) -> None:
+def _name_labels(seen: Inspection) -> None:
     """Write the key `labels`: outer spaces are taken away, and labels that differ in case or width become one."""
     if seen.kind in ("single", "pair"):
         if not seen.labels:
@@ -187,7 +187,7 @@ def _name_labels(seen: Seen) -> None:
         seen.keys["leave_out"] = leave_out
 
 
-def _positions(seen: Seen) -> dict[str, str]:
+def _positions(seen: Inspection) -> dict[str, str]:
     """Names of choices, numbers from 1 or letters, with the positions that they mean; empty for labels from 0."""
     count = seen.choices
     numbers = [str(number) for number in range(1, count + 1)]
@@ -197,7 +197,7 @@ def _positions(seen: Seen) -> dict[str, str]:
     return {}
 
 
-def sentences(seen: Seen) -> list[str]:
+def sentences(seen: Inspection) -> list[str]:
     """A line for each thing that was seen."""
     keys, total = seen.keys, sum(seen.rows.values())
     form = keys["format"] + ("" if keys["format"] in file_form.BINARY else f" in {keys.get('encoding', 'utf-8')}")
@@ -242,7 +242,7 @@ def _left_out(broken: list[str], what: str) -> str:
     return f"{len(broken):,} {what} are left out: {'; '.join(broken[:SHOWN])}"
 
 
-def _of_labels(seen: Seen) -> list[str]:
+def _of_labels(seen: Inspection) -> list[str]:
     report = [
         f"the label {shown(rare)} is the choice at position {frequent}"
         if seen.kind == "choice"

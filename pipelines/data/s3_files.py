@@ -12,7 +12,7 @@ from pipelines.core.s3_objects import Objects
 THREADS = 8  # that fetch files of a folder
 
 
-class Stored(NamedTuple):
+class S3File(NamedTuple):
     """A file in S3, and its name below the address that a person wrote."""
 
     objects: Objects
@@ -26,7 +26,7 @@ class Stored(NamedTuple):
         return self.objects.name(self.key)
 
 
-def listed(address: str) -> list[Stored]:
+def listed(address: str) -> list[S3File]:
     """The file at an address, or the files below it, sorted, without empty ones and those that are no data.
 
     Raises UsageError for an address of another form, InputError where S3 refuses or nothing is there.
@@ -34,10 +34,10 @@ def listed(address: str) -> list[Stored]:
     bucket, key = s3_objects.bucket_and_key(address)
     objects = Objects(bucket)
     if key and (state := objects.head(key)):
-        return [Stored(objects, key, PurePosixPath(key).name, state.size_bytes)]
+        return [S3File(objects, key, PurePosixPath(key).name, state.size_bytes)]
     prefix = f"{key}/".lstrip("/")
     files = [
-        Stored(objects, place, place.removeprefix(prefix), size)
+        S3File(objects, place, place.removeprefix(prefix), size)
         for place, (size, _) in sorted(objects.listed(prefix).items())
     ]
     files = [file for file in files if file.size_bytes and not any(map(paths.is_hidden, file.name.split("/")))]
@@ -46,13 +46,13 @@ def listed(address: str) -> list[Stored]:
     return files
 
 
-def fetch(files: Sequence[Stored], folder: Path) -> list[Path]:
+def fetch(files: Sequence[S3File], folder: Path) -> list[Path]:
     """Copy files to `folder` under their names. Raises InputError if one is gone, or came in part."""
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(lambda file: _fetched(file, folder), files))
 
 
-def _fetched(file: Stored, folder: Path) -> Path:
+def _fetched(file: S3File, folder: Path) -> Path:
     copy = paths.below(folder, file.name)
     copy.parent.mkdir(parents=True, exist_ok=True)
     if not file.objects.fetch(file.key, copy):

@@ -23,7 +23,7 @@ from pipelines.graph.code_snapshot import CodeSnapshot
 from pipelines.graph.forkserver import Command, Ended, Started, WarmProcess
 from pipelines.graph.local_resources import Limits
 from pipelines.graph.on_ray import node_command
-from pipelines.graph.on_ray.client import Lost, PlacedStages, Refused, Reserved
+from pipelines.graph.on_ray.client import Lost, PlacedStages, Reserved, StageRefusal
 from pipelines.graph.plan import Plan
 from pipelines.graph.run_display import FAILED, Board, last_lines
 
@@ -129,7 +129,7 @@ class Executor:
             names = ", ".join(self.board.running)
             raise InputError(f"the process that runs the stages was killed, and {names} with it; run again") from None
 
-    def _take(self, event: Started | Ended | Reserved | Lost | Refused) -> None:
+    def _take(self, event: Started | Ended | Reserved | Lost | StageRefusal) -> None:
         if isinstance(event, Ended):
             self._end(event)
         elif isinstance(event, Started):
@@ -142,7 +142,7 @@ class Executor:
                 self.board.end(event.name, f"lost ({event.why})")
             if event.name in self.placed.waiting:
                 self.board.tell(f"{event.name}: waits for another node")
-        elif isinstance(event, Refused):
+        elif isinstance(event, StageRefusal):
             if event.name in self.board.running:
                 self.board.end(event.name, FAILED)
             self._fail(event.name, event.why)

@@ -12,7 +12,7 @@ from pipelines.data import recipes, split_rows
 from pipelines.data.corpora import custom
 from pipelines.data.file_form import TABLES
 from pipelines.data.findings import Findings
-from pipelines.data.inspection import Seen
+from pipelines.data.inspection import Inspection
 from pipelines.data.own_params import Params
 from pipelines.graph import checking
 
@@ -29,7 +29,7 @@ ALONE = "# Entries of one's own; `bertline use {file}` makes this file the activ
 SPLIT_COMMENT = "shares of each label, similar texts in one split"
 
 
-def entries(name: str, seen: Seen, origin: str = "") -> Entries:
+def entries(name: str, seen: Inspection, origin: str = "") -> Entries:
     """The entries that take a corpus from its files to a model with a score, and to a challenger.
 
     A comment names the `origin` of rows that were copied from elsewhere.
@@ -60,7 +60,7 @@ def entries(name: str, seen: Seen, origin: str = "") -> Entries:
     }
 
 
-def add_split(seen: Seen) -> list[str]:
+def add_split(seen: Inspection) -> list[str]:
     """Add the key `split` if only one file is there, and none of them is a test; returns a line on a split left out.
 
     Raises InputError if no test can be made of the rows.
@@ -80,7 +80,7 @@ def add_split(seen: Seen) -> list[str]:
     raise InputError(f"{refused[-1]}, or name two files, of which one is the test")
 
 
-def _require_splits(seen: Seen) -> None:
+def _require_splits(seen: Inspection) -> None:
     """Raise InputError if the rows cannot be divided as the key `split` says."""
     keys = {key: value for key, value in seen.keys.items() if key != "source"}
     params, raw = Params(**keys), Path(seen.keys["source"])
@@ -136,7 +136,7 @@ def _empty(file: Path) -> str:
     return ALONE.format(file=file) + "".join(f"{section}: {{}}\n" for section in SECTIONS)
 
 
-def _prepare(seen: Seen) -> dict[str, Any]:
+def _prepare(seen: Inspection) -> dict[str, Any]:
     """The keys of the corpus in the order in which a person reads them; a format that all suffixes tell is left out."""
     keys = dict(seen.keys)
     names = keys.get("files", {"train": keys["source"]}).values()

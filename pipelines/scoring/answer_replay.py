@@ -24,7 +24,7 @@ Stamp = tuple[Any, ...]  # the values of answer_rows.STAMPS
 
 
 @dataclass
-class Replayed:
+class AnswerReplay:
     """The number of rows that were predicted again; a sentence for each that differs, or could not be."""
 
     rows: int = 0
@@ -37,12 +37,12 @@ class Replayed:
         return f"{self.rows:,} answers predicted again" + ("" if self.findings else f", all {equal}")
 
 
-def replay(place: Folder) -> Replayed:
+def replay(place: Folder) -> AnswerReplay:
     """Predict every row in `place`, a Parquet file or a folder of them, by the version in its columns.
 
     Raises InputError if there is no such file. Everything else that is wrong is a finding.
     """
-    replayed, files, models = Replayed(), answer_rows.files(place), _Models()
+    replayed, files, models = AnswerReplay(), answer_rows.files(place), _Models()
     with progress("predicting again", len(files), "files") as advance:
         for number, name in enumerate(files, start=1):
             for rows in answer_rows.read(place, name, replayed.findings):
@@ -55,7 +55,7 @@ def replay(place: Folder) -> Replayed:
     return replayed
 
 
-def _replay(rows: AnswerRows, places: np.ndarray, stamp: Stamp, models: "_Models", replayed: Replayed) -> None:
+def _replay(rows: AnswerRows, places: np.ndarray, stamp: Stamp, models: "_Models", replayed: AnswerReplay) -> None:
     """Predict the rows at `places`, which have the same stamp, and compare."""
     try:
         predictor = models.opened(stamp)

@@ -27,7 +27,7 @@ SHARE = "all nodes must see it at the same path, see docs/cluster.md"
 
 
 @dataclass(frozen=True)
-class Sent:
+class PartitionParts:
     """A partition that was scored on a node: its entry, and its files in parts, each as bytes or Ray's reference."""
 
     entry: Entry
@@ -83,7 +83,7 @@ class NodeScorer:
         if provenance.contents(self.folder) != self.job.model_digest:
             raise InputError(f"{self.folder}: other files of the model than when the job began; {SHARE}")
 
-    def score(self, number: int, planned: Planned) -> Sent | Other | str:
+    def score(self, number: int, planned: Planned) -> PartitionParts | Other | str:
         """Score the partition with this number; returns a sentence if that is not possible."""
         with self._turn:
             if self.stopped:
@@ -104,7 +104,7 @@ class NodeScorer:
             if not result:
                 return Other(self.node)
             states = _parts(result.states_file) if self.job.states else []
-            sent = Sent(result.entry, _parts(result.rows_file), _parts(result.bad_file), states)
+            sent = PartitionParts(result.entry, _parts(result.rows_file), _parts(result.bad_file), states)
             shutil.rmtree(result.rows_file.parent)
             return sent
 

@@ -179,7 +179,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredPartition:
     """A partition that is scored into files which are not published yet; its entry for the manifest."""
 
     entry: Entry
@@ -205,7 +205,7 @@ def score(
     target: Folder,
     aside: Path,
     advance: Callable[[int], None],
-) -> Scored:
+) -> ScoredPartition:
     """Score a partition that is `here`, of the job in `target`, into files in the folder `aside`.
 
     Raises ChangedError if the partition is not what it was when the job began.
@@ -235,7 +235,7 @@ def score(
             place = states_files.place(job.states, partition.output)
             entry |= {"states": place, "states_digest": provenance.sha256(states_file)}
     entry[manifest.MEASURED] = effort.measured(good)
-    return Scored(entry, rows_file, bad_file, states_file)
+    return ScoredPartition(entry, rows_file, bad_file, states_file)
 
 
 def stamped(job: Job, kind: str, source: str, digest: str, rows_file: Path, output: str) -> Entry:

@@ -15,8 +15,8 @@ from typing import Any
 from pipelines.core import provenance
 from pipelines.core.errors import InputError, one_line
 from pipelines.scoring import durable, job_record
-from pipelines.scoring.node_scorer import SHARE, THREADS, NodeScorer, Other, Sent
-from pipelines.scoring.partition_scoring import Scored
+from pipelines.scoring.node_scorer import SHARE, THREADS, NodeScorer, Other, PartitionParts
+from pipelines.scoring.partition_scoring import ScoredPartition
 from pipelines.scoring.partitions import Partition
 from pipelines.scoring.scoring_work import MAX_DEATHS, POLL_SECONDS, WAITING, Results, Rows, Work
 from pipelines.training import workers
@@ -120,7 +120,7 @@ class _Actors:
                     number = self.waiting.popleft()
                     actor.pending.append((actor.handle.score.remote(number, self.work.todo[number]), number))
 
-    def results(self) -> Iterator[tuple[int, Scored | None]]:
+    def results(self) -> Iterator[tuple[int, ScoredPartition | None]]:
         """Wait for a moment; the partitions that were finished, by number."""
         import ray
 
@@ -154,7 +154,7 @@ class _Actors:
             raise InputError(problem)
         actor.begins, self.deaths[NONE] = None, 0
 
-    def _result(self, number: int, answer: Sent | Other | str) -> Scored | None:
+    def _result(self, number: int, answer: PartitionParts | Other | str) -> ScoredPartition | None:
         """A partition that a node has scored, in files of this machine; None if the partition changed meanwhile."""
         planned, target = self.work.todo[number], self.work.target
         if isinstance(answer, str):
@@ -166,7 +166,7 @@ class _Actors:
             raise InputError(f"{partition.path}: the node {answer.node} sees another file there, or none; {SHARE}")
         with durable.written(target.path / answer.entry["output"]):
             place = Path(tempfile.mkdtemp(dir=self.work.aside))
-            result = Scored(answer.entry, place / "rows.parquet", place / "bad.jsonl", place / "states.arrow")
+            result = ScoredPartition(answer.entry, place / "rows.parquet", place / "bad.jsonl", place / "states.arrow")
             _write(result.rows_file, answer.rows)
             _write(result.bad_file, answer.bad)
             if answer.states:

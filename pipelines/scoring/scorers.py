@@ -25,7 +25,7 @@ from pipelines.scoring import earlier_answers, ray_scorers, scoring_work
 from pipelines.scoring.earlier_answers import EarlierAnswers
 from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Planned
-from pipelines.scoring.partition_scoring import PieceScorer, Scored
+from pipelines.scoring.partition_scoring import PieceScorer, ScoredPartition
 from pipelines.scoring.scoring_work import MAX_DEATHS, POLL_SECONDS, WAITING, Results, Rows, StoppedError, Work
 
 ANSWERS = "answers"  # the folder of an earlier job's answers among the files aside
@@ -81,7 +81,7 @@ def _by_processes(work: Work, workers: int, advance: Rows) -> Results:
     waiting, deaths = deque(range(len(work.todo))), 0
     while waiting:
         pool = _pool(work, workers, has_earlier, rows)
-        pending: dict[Future[Scored | None], int] = {}
+        pending: dict[Future[ScoredPartition | None], int] = {}
         try:
             while waiting or pending:
                 while waiting and len(pending) < WAITING * workers:
@@ -154,7 +154,7 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _in_worker(number: int, planned: Planned) -> Scored | None:
+def _in_worker(number: int, planned: Planned) -> ScoredPartition | None:
     if _Worker.problem:
         raise InputError(_Worker.problem)
 

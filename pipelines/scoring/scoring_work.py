@@ -10,14 +10,15 @@ from pipelines.inference.receipts import Signer
 from pipelines.scoring import partition_scoring
 from pipelines.scoring.job_folders import Folder, GoneError
 from pipelines.scoring.job_record import Job, Planned
-from pipelines.scoring.partition_scoring import ChangedError, PieceScorer, Scored
+from pipelines.scoring.partition_scoring import ChangedError, PieceScorer, ScoredPartition
 from pipelines.scoring.partitions import Partition
 
 MAX_DEATHS = 3  # of processes, one after the other without a partition that was finished
 WAITING = 2  # partitions for each process that are scored or wait
 POLL_SECONDS = 0.2
 
-Results = Generator[tuple[Planned, Scored | None], None, None]  # None: the partition changed while it was scored
+# None: the partition changed while it was scored
+Results = Generator[tuple[Planned, ScoredPartition | None], None, None]
 Rows = Callable[[int, str], None]  # takes the rows that are scored so far, and a note
 
 
@@ -48,7 +49,7 @@ def score(
     target: Folder,
     aside: Path,
     advance: Callable[[int], None],
-) -> Scored | None:
+) -> ScoredPartition | None:
     """Score a partition in a folder of its own in `aside`, which no other process can meet.
 
     Returns None if the partition is not what it was when the job began.

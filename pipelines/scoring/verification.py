@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.scoring import answer_replay, audit, job_folders, job_record, receipt_check
-from pipelines.scoring.answer_replay import Replayed
+from pipelines.scoring.answer_replay import AnswerReplay
 from pipelines.scoring.audit import Audit
 from pipelines.scoring.receipt_check import Checked
 
@@ -17,7 +17,7 @@ class Verification:
 
     audit: Audit | None
     receipts: Checked | None
-    replay: Replayed | None
+    replay: AnswerReplay | None
 
     @property
     def findings(self) -> list[str]:

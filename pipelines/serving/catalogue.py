@@ -17,7 +17,7 @@ from pipelines.serving.change_queue import ChangeQueue
 from pipelines.serving.disagreements import Disagreements
 from pipelines.serving.model_sources import Source
 from pipelines.serving.model_threads import ModelThreads
-from pipelines.serving.refused_versions import Refused, RefusedVersions
+from pipelines.serving.refused_versions import RefusedVersion, RefusedVersions
 from pipelines.serving.request_store import RequestStore
 from pipelines.serving.served_model import ServedModel
 from pipelines.serving.side_versions import Canary, Shadow
@@ -38,10 +38,10 @@ class Catalogue:
         self._models: dict[str, ServedModel] = {}  # replaced as a whole, never changed
         self._sources: dict[str, Source] = {}
         self._logged: dict[str, str] = {}  # name -> the last logged reason why its version could not be opened
-        self._refused: dict[str, Refused] = {}  # name -> the version that does not answer
+        self._refused: dict[str, RefusedVersion] = {}  # name -> the version that does not answer
         self._refusals = RefusedVersions()
         self.swaps: Counter[tuple[str, str]] = Counter()  # (name, `answers`, `refused` or `went_back`)
-        self.ended: dict[str, Refused] = {}  # name -> the last canary that ended by itself
+        self.ended: dict[str, RefusedVersion] = {}  # name -> the last canary that ended by itself
         self.signer: Signer | None = None  # of a receipt for each answer of the plain protocol
         self.disagreements: Disagreements | None = None  # takes what shadows answer otherwise; else it is only counted
         self.store: RequestStore | None = None  # takes the predicted rows; set before the application is made
@@ -169,7 +169,7 @@ class Catalogue:
             return model
         raise UnknownModelError("no model is served")
 
-    def refused(self, name: str) -> Refused | None:
+    def refused(self, name: str) -> RefusedVersion | None:
         """The version that the alias of this model names and that gets no request; None if it answers."""
         return self._refused.get(name)
 
@@ -267,7 +267,7 @@ class Catalogue:
         except InputError as error:
             if isinstance(error, RefusedError) and digest:
                 self._refusals.add(version, runtime, folder, digest, error)
-            refused = Refused(version.version, one_line(error))
+            refused = RefusedVersion(version.version, one_line(error))
             if self._sources.get(name) == source and self._refused.get(name) != refused:  # it is looked at repeatedly
                 self.swaps[name, "refused"] += 1
                 self._refused[name] = refused
@@ -290,7 +290,7 @@ class Catalogue:
                 return
             self._models = self._models | {name: replace(former, **side_versions.kept(answering, former))}
         self.swaps[name, "went_back"] += 1
-        self._refused[name] = Refused(version.version, f"it {cause}")
+        self._refused[name] = RefusedVersion(version.version, f"it {cause}")
         self._logged[name] = f"{version} is refused: it {cause}"
         say(f"{former.version} answers again as {name}: {version} {cause}")
 

@@ -13,7 +13,7 @@ AGAIN_SECONDS = 600.0  # until a version is tried again that was too slow, or to
 Signature = tuple[tuple[str, int, int], ...]
 
 
-class Refused(NamedTuple):
+class RefusedVersion(NamedTuple):
     """A version that has the alias of a served model, and gets no request; and the reason in a sentence."""
 
     version: int

@@ -24,7 +24,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayedShare:
     """The result of a replay: the share of answers that differ from those of the version `against`."""
 
     against: int
@@ -33,7 +33,7 @@ class Replayed:
     tolerance: Annotated[float, Field(ge=0)] = TOLERANCE
 
     @classmethod
-    def of(cls, version: Version) -> "Replayed | None":
+    def of(cls, version: Version) -> "ReplayedShare | None":
         """The replay that is kept with a version; None if there is none, or another program wrote something else."""
         try:
             return _REPLAYED.validate_python(json.loads(version.tags.get("verdict", "{}")).get("replay"))
@@ -41,7 +41,7 @@ class Replayed:
             return None
 
 
-_REPLAYED = TypeAdapter(Replayed)
+_REPLAYED = TypeAdapter(ReplayedShare)
 
 
 @dataclass
@@ -49,7 +49,7 @@ class LiveShare:
     """Rows of requests that a version and the champion of its replay both answered."""
 
     version: Version
-    replayed: Replayed
+    replayed: ReplayedShare
     changed: int = 0
     rows: int = 0
     counts: Counter[str] = field(default_factory=Counter)  # digest of a row -> how often it was compared
@@ -59,7 +59,7 @@ class LiveShare:
     @classmethod
     def of(cls, version: Version) -> "LiveShare | None":
         """An empty count for a version; None if no replay is kept with it."""
-        replayed = Replayed.of(version)
+        replayed = ReplayedShare.of(version)
         return cls(version, replayed) if replayed else None
 
     @property

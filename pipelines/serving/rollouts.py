@@ -6,7 +6,7 @@ from pipelines.core.errors import InputError, UsageError, choices, one_line
 from pipelines.core.progress import say
 from pipelines.serving.catalogue import Catalogue, UnknownModelError
 from pipelines.serving.model_sources import Source
-from pipelines.serving.refused_versions import Refused
+from pipelines.serving.refused_versions import RefusedVersion
 from pipelines.serving.side_versions import CHOSEN_BY, RANDOM, Canary, Shadow
 
 CANARY_SHARE, SHADOW_SHARE = 0.05, 1.0  # of the requests, by default
@@ -33,7 +33,7 @@ def put_canary(catalogue: Catalogue, name: str, source: Source, share: float = C
             return
         if current.canary is canary:
             catalogue.change(name, canary=None)
-        catalogue.ended[name] = Refused(model.version.version, f"it {cause}")
+        catalogue.ended[name] = RefusedVersion(model.version.version, f"it {cause}")
         catalogue.swaps[name, "canary_ended"] += 1
         say(f"{current.version} answers all requests for {name} again: {model.version} {cause}")
 

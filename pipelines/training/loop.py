@@ -104,7 +104,7 @@ class Training:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.waits = self.device.type == "cpu"  # a GPU computes while the host prepares the next step
         self.model = job.model.to(self.device)
-        self.attention: attention_kernels.Attention | attention_kernels.Given = attention_kernels.Given()
+        self.attention: attention_kernels.Attention | attention_kernels.ModelKernel = attention_kernels.ModelKernel()
         groups = job.groups(self.model) if job.groups else optim.all_parameters(self.model, job.params.learning_rate)
         self.optimizer = optim.optimizer(self.model, groups, job.params)
         self.trained = [p for group in self.optimizer.param_groups for p in group["params"]]

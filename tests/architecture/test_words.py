@@ -148,3 +148,21 @@ def test_a_basename_stands_once() -> None:
     assert basenames_twice(files) == []
     assert basenames_twice([Path("pipelines/core/tables.py"), Path("pipelines/reports/tables.py")]) == ["tables"]
     assert basenames_twice([Path("pipelines/entries/tune.py"), Path("flows/tune.py")]) == []
+
+
+# -ed, and the irregular ones that are in use; a class is a noun, and two of these in two modules say the least
+PARTICIPLE = re.compile(r"[A-Z][a-z]*[^e]ed|Given|Gone|Held|Kept|Known|Lost|Made|Read|Seen|Sent|Taken|Told|Written")
+
+
+def participles_twice(sources: Iterable[str]) -> list[str]:
+    """Public classes of two modules with one name that is a participle."""
+    trees = (ast.parse(source) for source in sources)
+    names = [node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    return sorted(name for name in {*names} if names.count(name) > 1 and PARTICIPLE.fullmatch(name))
+
+
+def test_a_participle_names_no_class_of_two_modules() -> None:
+    files = [file for top in ("pipelines", "bertline", "flows") for file in (ROOT / top).rglob("*.py")]
+    assert participles_twice(file.read_text(encoding="utf-8") for file in files) == []
+    assert participles_twice(["class Stored: ...", "class Stored: ..."]) == ["Stored"]
+    assert participles_twice(["class Stored: ...\nclass Params: ...", "class Kept: ...\nclass Params: ..."]) == []

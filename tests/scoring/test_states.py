@@ -17,7 +17,7 @@ from pipelines.entries.finetune import Finetune
 from pipelines.export import onnx_export
 from pipelines.inference import encoder_states
 from pipelines.scoring import audit, job, job_folders, job_record, manifest, ray_scorers, replay, states_files
-from pipelines.scoring.node_scorer import NodeScorer, Sent
+from pipelines.scoring.node_scorer import NodeScorer, PartitionParts
 from pipelines.scoring.scoring_work import Work
 from pipelines.tracking import ledger, registry
 from pipelines.training import finetune_entry
@@ -125,7 +125,7 @@ def test_a_node_of_a_cluster_sends_the_states_of_its_partition(source: Path) -> 
     assert node.begin() == ""
     sent = node.score(0, planned[0])
     node.stop()
-    assert isinstance(sent, Sent)
+    assert isinstance(sent, PartitionParts)
     with job_folders.opened(source) as rows, job_folders.opened(Path(first.target)) as answers:
         answers.aside.mkdir()
         result = ray_scorers._Actors(Work(record, model, rows, answers, planned), 0)._result(0, sent)

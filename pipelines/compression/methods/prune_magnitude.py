@@ -48,7 +48,7 @@ def compress(context: Context, params: Params) -> PreTrainedModel:
         stay = masks.smallest(model, masks.sparsity_after(number, params.rounds, params.sparsity))
         model.load_state_dict(start, strict=False)
         masks.put(model, stay)
-        keeper = masks.Kept(stay)
+        keeper = masks.MaskHooks(stay)
         model = fine_tune(context, model, params, each_step=keeper)
         keeper.end()
     context.found["sparsity_of_layers"] = round(masks.share_of_zeros(model), 6)

@@ -104,7 +104,7 @@ class Lost(NamedTuple):
     why: str
 
 
-class Refused(NamedTuple):
+class StageRefusal(NamedTuple):
     """Message from the driver: the stage cannot run."""
 
     name: str
@@ -117,7 +117,7 @@ class Gone(NamedTuple):
     why: str
 
 
-Event = Reserved | Lost | Refused | Ended
+Event = Reserved | Lost | StageRefusal | Ended
 
 
 class PlacedStages:
@@ -190,7 +190,7 @@ class PlacedStages:
             elif event.name in self.waiting or event.name in self.running:
                 events.append(self._seen(event))
         if self._gone:
-            events += [Refused(name, self._gone) for name in (*self.waiting, *self.running)]
+            events += [StageRefusal(name, self._gone) for name in (*self.waiting, *self.running)]
             self.waiting.clear()
             self.running.clear()
         return events
@@ -209,7 +209,7 @@ class PlacedStages:
             return event
         self._lost[name] = count = self._lost.get(name, 0) + 1
         if 0 <= needs.max_failures < count:
-            return Refused(name, f"{event.why}; lost {count} times, more than resources.max_failures")
+            return StageRefusal(name, f"{event.why}; lost {count} times, more than resources.max_failures")
         self.reserve(name, needs)
         return event
 

@@ -18,7 +18,7 @@ from pipelines.core.errors import InputError, one_line
 from pipelines.graph import local_resources
 from pipelines.graph.forkserver import Command, Ended
 from pipelines.graph.on_ray import node_command
-from pipelines.graph.on_ray.client import Drop, Gone, Lost, Refused, Reserve, Reserved, ResourceRequest, lacking
+from pipelines.graph.on_ray.client import Drop, Gone, Lost, Reserve, Reserved, ResourceRequest, StageRefusal, lacking
 from pipelines.training import workers
 
 TICK_SECONDS = 0.1
@@ -153,13 +153,13 @@ class Driver:
                 result = ray.get(answer)
             except InputError as error:
                 self._give_back(name)
-                self.pipe.send(Refused(name, one_line(getattr(error, "cause", error), 400)))
+                self.pipe.send(StageRefusal(name, one_line(getattr(error, "cause", error), 400)))
             except ray.exceptions.RayActorError as error:
                 self._give_back(name)
                 self.ending[name] = _reason(place.node, error)
             except ray.exceptions.RayError as error:
                 self._give_back(name)
-                self.pipe.send(Refused(name, one_line(error, 400)))
+                self.pipe.send(StageRefusal(name, one_line(error, 400)))
             else:
                 if place.runs:
                     self._give_back(name)
@@ -182,7 +182,7 @@ class Driver:
                 place.without_node = now
             elif now - place.without_node > PATIENCE_SECONDS:
                 self._give_back(name)
-                self.pipe.send(Refused(name, why))
+                self.pipe.send(StageRefusal(name, why))
 
 
 def _nodes() -> list[dict[str, float]]:

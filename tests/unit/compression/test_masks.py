@@ -56,7 +56,7 @@ def test_zeros_stay_zero_at_every_step_and_the_others_train(model: torch.nn.Modu
         shares.append(masks.share_of_zeros(now))
         return {"score": float(len(shares))}
 
-    keeper = masks.Kept(mask)
+    keeper = masks.MaskHooks(mask)
     params = Fit(epochs=2, batch_size=4, learning_rate=0.01, optimizer=optimizer, momentum=0.9, weight_decay=0.1)
     batches = RowBatches(fits.rows(), 4, 2, 1, 0)
     with fitting("compress", "x", Resources()) as fit:

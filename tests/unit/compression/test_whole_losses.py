@@ -50,9 +50,9 @@ class Student:
         queries, keys = (heads[row, :, : LENGTHS[row]] for heads in self.attention[layer - 1])
         return np.einsum("hqd,hkd->hqk", queries, keys)
 
-    def seen(self, attention: bool) -> states.Seen:
+    def seen(self, attention: bool) -> states.ForwardStates:
         pairs = [(tensor(queries), tensor(keys)) for queries, keys in self.attention] if attention else []
-        return states.Seen(tensor(self.logits), tuple(map(tensor, self.hidden)), pairs)
+        return states.ForwardStates(tensor(self.logits), tuple(map(tensor, self.hidden)), pairs)
 
 
 class Teacher:

@@ -224,7 +224,7 @@ def test_choices_are_named_from_0_or_1_or_by_letters(names: list[object], checko
     assert (told in inspection.sentences(seen)) == ("B" in names)
 
 
-def rows_of(seen: inspection.Seen) -> list[dict]:
+def rows_of(seen: inspection.Inspection) -> list[dict]:
     params, raw = custom.Params(**{k: v for k, v in seen.keys.items() if k != "source"}), Path(seen.keys["source"])
     return list(custom.parse(raw, custom.task(raw, "", params), "train", params))
 

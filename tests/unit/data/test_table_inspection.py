@@ -16,7 +16,7 @@ TABLE = [["text", "label"], *([f"word {i * i}", "ab"[i % 2]] for i in range(20))
 COVER = [["表紙", None], ["2026", "作成者"], ["x", None]]
 
 
-def rows_of(seen: inspection.Seen) -> list[dict]:
+def rows_of(seen: inspection.Inspection) -> list[dict]:
     params, raw = custom.Params(**{k: v for k, v in seen.keys.items() if k != "source"}), Path(seen.keys["source"])
     return list(custom.parse(raw, custom.task(raw, "", params), "train", params))
 

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.evaluation import significance
 from pipelines.evaluation.gates import Replay
-from pipelines.serving.replayed_share import LOOK_ROWS, LiveShare, Replayed
+from pipelines.serving.replayed_share import LOOK_ROWS, LiveShare, ReplayedShare
 from pipelines.tracking.registry import Version
 
 REPLAY = Replay(1000, 100, 1000.0, "a test", against=1, tolerance=0.1)
@@ -89,6 +89,6 @@ def test_the_log_says_once_that_the_share_is_another(
     "replay", [None, 3, {"answers": 0}, {"share": 2.0, "interval": [0, 1], "against": 1}, {"share": 0.1, "against": 1}]
 )
 def test_what_is_no_replay_is_none(replay: Any) -> None:
-    assert Replayed.of(version(replay)) is None
-    assert Replayed.of(Version("m", 2, {"verdict": "x"})) is None
-    assert Replayed.of(Version("m", 2, {})) is None
+    assert ReplayedShare.of(version(replay)) is None
+    assert ReplayedShare.of(Version("m", 2, {"verdict": "x"})) is None
+    assert ReplayedShare.of(Version("m", 2, {})) is None
