@@ -71,13 +71,13 @@ def _cache(key: str, of: str) -> Path:
     It is emptied first if a killed run with another method, teacher or rows left files there.
     """
     folder = paths.teacher_outputs(key)
-    stamp = folder / "digest"
-    if not stamp.is_file() or stamp.read_bytes() != of.encode():
+    digest_file = folder / "digest"
+    if not digest_file.is_file() or digest_file.read_bytes() != of.encode():
         if folder.is_file():
             folder.unlink()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        stamp.write_text(of)
+        digest_file.write_text(of)
     return folder
 
 

@@ -39,7 +39,7 @@ Receipt = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Stamp:
+class AnsweringModel:
     """The facts that all answers of a version share."""
 
     kind: str
@@ -55,7 +55,7 @@ class Signer:
     key: ReceiptKey
     commit: str
 
-    def receipts(self, stamp: Stamp, inputs: pa.Table, answers: list[dict[str, Any]]) -> Iterator[Receipt]:
+    def receipts(self, model: AnsweringModel, inputs: pa.Table, answers: list[dict[str, Any]]) -> Iterator[Receipt]:
         """The receipt of each row.
 
         Args:
@@ -63,7 +63,7 @@ class Signer:
             answers: n predictions, rows of schema.PREDICTIONS; `id` and `scores` are left out. The rest is signed,
                 `entity_scores` too: a caller may act on a score as on an entity.
         """
-        facts = {"key": self.key.id, **vars(stamp), "commit": self.commit}
+        facts = {"key": self.key.id, **vars(model), "commit": self.commit}
         for row, answer in zip(row_digests.framed(inputs), answers, strict=True):
             receipt = facts | {"input": input_digest(row), "answer": answer_digest(answer)}
             yield receipt | {SIGNATURE: signature(receipt, self.key)}

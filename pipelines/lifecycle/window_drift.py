@@ -202,12 +202,12 @@ def _folder(version: registry.Version, target: Path) -> Path:
 def scored_by_version(target: Path, prefix: str) -> int | None:
     """The number of the version that scored the last row of a file; None if it has no rows."""
     number = f"{prefix}model_version"
-    stamp = tables.read(target, [number]).column(number)
+    column = tables.read(target, [number]).column(number)
     try:
-        version = stamp[-1].as_py() if len(stamp) else None
+        version = column[-1].as_py() if len(column) else None
     except (pa.ArrowException, ValueError, OverflowError):  # a date of no year, a text of no letters
-        version = str(stamp.type)
-    if len(stamp) and (type(version) is not int or version < 1):
+        version = str(column.type)
+    if len(column) and (type(version) is not int or version < 1):
         raise InputError(f"{target}: {number} of the last row is {shown(version)}, not a version; score it again")
     return version
 

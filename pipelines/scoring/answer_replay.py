@@ -20,7 +20,7 @@ from pipelines.tracking import registry
 
 TORCH_DIFFERENCE = 1e-4  # of a number by torch, which depends on the rows beside; an export has the same bits
 ANY_LENGTH = 1 << 62  # a job has left out longer rows already
-Stamp = tuple[Any, ...]  # the values of answer_rows.STAMPS
+ModelKey = tuple[Any, ...]  # the values of answer_rows.MODEL_COLUMNS
 
 
 @dataclass
@@ -46,19 +46,19 @@ def replay(place: Folder) -> AnswerReplay:
     with progress("predicting again", len(files), "files") as advance:
         for number, name in enumerate(files, start=1):
             for rows in answer_rows.read(place, name, replayed.findings):
-                stamps = list(zip(*map(rows.values, answer_rows.STAMPS), strict=True))
-                for stamp in dict.fromkeys(stamps):
-                    places = np.array([i for i, other in enumerate(stamps) if other == stamp])
-                    _replay(rows, places, stamp, models, replayed)
+                models_of_rows = list(zip(*map(rows.values, answer_rows.MODEL_COLUMNS), strict=True))
+                for model in dict.fromkeys(models_of_rows):
+                    places = np.array([i for i, other in enumerate(models_of_rows) if other == model])
+                    _replay(rows, places, model, models, replayed)
             advance(number)
     replayed.findings = [place.shown(line) for line in replayed.findings]
     return replayed
 
 
-def _replay(rows: AnswerRows, places: np.ndarray, stamp: Stamp, models: "_Models", replayed: AnswerReplay) -> None:
-    """Predict the rows at `places`, which have the same stamp, and compare."""
+def _replay(rows: AnswerRows, places: np.ndarray, model: ModelKey, models: "_Models", replayed: AnswerReplay) -> None:
+    """Predict the rows at `places`, which are of one model, and compare."""
     try:
-        predictor = models.opened(stamp)
+        predictor = models.opened(model)
         task = predictor.task
         part = tables.taken(rows.rows, places)
         row_checks.require_columns(part.schema, task)
@@ -77,7 +77,7 @@ def _replay(rows: AnswerRows, places: np.ndarray, stamp: Stamp, models: "_Models
     for number, now in zip(piece.numbers, again, strict=True):
         if other := difference(answers[number], now, TORCH_DIFFERENCE if by_torch else 0.0):
             replayed.findings.append(
-                f"{rows.place(int(number))}: {stamp[0]} version {stamp[1]} answers otherwise: {other}"
+                f"{rows.place(int(number))}: {model[0]} version {model[1]} answers otherwise: {other}"
             )
 
 
@@ -100,16 +100,16 @@ class _Models:
     """The versions that rows name, each opened once."""
 
     def __init__(self) -> None:
-        self._opened: dict[Stamp, Predictor | InputError] = {}
+        self._opened: dict[ModelKey, Predictor | InputError] = {}
 
-    def opened(self, stamp: Stamp) -> Predictor:
+    def opened(self, model: ModelKey) -> Predictor:
         """The predictor of a version. Raises InputError if it is not there, or its files are others."""
-        if stamp not in self._opened:
+        if model not in self._opened:
             try:
-                self._opened[stamp] = _opened(*stamp)
+                self._opened[model] = _opened(*model)
             except InputError as error:
-                self._opened[stamp] = error
-        opened = self._opened[stamp]
+                self._opened[model] = error
+        opened = self._opened[model]
         if isinstance(opened, InputError):
             raise opened
         return opened

@@ -15,7 +15,8 @@ from pipelines.scoring.job_folders import Folder
 
 BATCH_ROWS = 1024
 MARK = "model_digest"  # the column that each set of answers has
-STAMPS = ("model_name", "model_version", MARK)  # the columns that name the model
+VERSION_COLUMNS = ("model_name", "model_version")
+MODEL_COLUMNS = (*VERSION_COLUMNS, MARK)  # a job names the model's files too
 
 
 class Unreadable:
@@ -126,8 +127,8 @@ def other_answers(columns: Collection[str], prefixes: Collection[str]) -> list[s
     """
     several = [[name for name in signed(kind) if name not in schema.LATER] for kind in schema.PREDICTIONS]
     others: dict[str, None] = {}
-    stamps = [[MARK], [name for name in STAMPS if name != MARK]]
-    for names in (*stamps, *(names for names in several if len(names) > 1)):
+    of_model = [[MARK], [*VERSION_COLUMNS]]
+    for names in (*of_model, *(names for names in several if len(names) > 1)):
         starts = [column.removesuffix(names[0]) for column in columns if column.endswith(names[0])]
         for start in starts:
             if start not in prefixes and all(f"{start}{name}" in columns for name in names):

@@ -15,12 +15,12 @@ from pipelines.core.progress import progress
 from pipelines.core.task import Task
 from pipelines.inference.predictor import Predictor, inputs
 from pipelines.scoring import partitions, row_checks
+from pipelines.scoring.answer_rows import VERSION_COLUMNS
 from pipelines.tracking import registry
 from pipelines.training import workers
 
 # keys in the file's metadata: the job that wrote it, and the digest of the model's files
 JOB, MODEL = b"bertline.score", b"bertline.model_digest"
-STAMP = ("model_name", "model_version")
 ROWS_FOR_RAY = 200_000  # with fewer rows, starting Ray Data costs more time than it saves
 BATCH_ROWS = 2048
 
@@ -29,17 +29,20 @@ class Scorer:
     """Adds predictions and the model's version to rows; works in this process and in Ray Data's actors."""
 
     def __init__(self, name: str, version: int, prefix: str, folder: str) -> None:
-        self.stamp, self.prefix = registry.Version(name, version, {}), prefix
+        self.version, self.prefix = registry.Version(name, version, {}), prefix
         self.predictor = Predictor.load(Path(folder))
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         row_checks.require_columns(rows.schema, self.predictor.task)
         answers = self.predictor.predict(row_checks.inputs(rows, self.predictor.task))
         count = rows.num_rows
+        of_version = (
+            pa.array([self.version.name] * count, pa.string()),
+            pa.array([self.version.version] * count, pa.int64()),
+        )
         added = {
             **{name: answers.column(name) for name in answer_columns(self.predictor.task.kind)},
-            "model_name": pa.array([self.stamp.name] * count, pa.string()),
-            "model_version": pa.array([self.stamp.version] * count, pa.int64()),
+            **dict(zip(VERSION_COLUMNS, of_version, strict=True)),
         }
         for name, column in added.items():
             rows = rows.append_column(f"{self.prefix}{name}", column)
@@ -60,7 +63,7 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
     """
     file, folder = _opened(source), registry.folder(version)
     task = Task.load(folder)
-    added = [f"{prefix}{name}" for name in (*answer_columns(task.kind), *STAMP)]
+    added = [f"{prefix}{name}" for name in (*answer_columns(task.kind), *VERSION_COLUMNS)]
     taken = [name for name in added if name in file.schema_arrow.names]
     if taken:
         raise InputError(f"{source}: it already has a column {taken[0]!r}; give the new columns a prefix")
@@ -68,8 +71,12 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
     job = job_of(source, version.name, prefix)
     with paths.fresh_file(target) as aside:
         refuse_others(target, job)
-        stamp = {"name": version.name, "version": version.version}
-        arguments: dict[str, Any] = {**stamp, "prefix": prefix, "folder": str(folder.resolve())}
+        arguments: dict[str, Any] = {
+            "name": version.name,
+            "version": version.version,
+            "prefix": prefix,
+            "folder": str(folder.resolve()),
+        }
         rows = file.metadata.num_rows
         on_ray = rows >= ROWS_FOR_RAY if ray is None else ray
         scored = _on_ray(source, arguments) if on_ray else scored_here(source, Scorer(**arguments))

@@ -156,7 +156,7 @@ def plan(
 
 
 def _planned(partition: Partition, task: Task, longest: int, added: list[str]) -> Planned:
-    hashing, before = hashlib.sha256(), _stamp(partition.path)
+    hashing, before = hashlib.sha256(), _file_state(partition.path)
     forms: Forms = {}
     if partition.form == "parquet":
         names = tables.open_parquet(partition.path).schema_arrow.names
@@ -168,13 +168,13 @@ def _planned(partition: Partition, task: Task, longest: int, added: list[str]) -
         rows, bad = _counted(pieces.of_records(watched, task, longest, {}))
         forms = {name: "text" for name in header if name not in columns.inputs(task.kind)} or columns.decided(seen)
         names = [*columns.inputs(task.kind), *forms]
-    if _stamp(partition.path) != before or before[0] != partition.size_bytes:
+    if _file_state(partition.path) != before or before[0] != partition.size_bytes:
         raise InputError(f"{partition.path}: it changed, or was cut, while it was read; run it again")
     pieces.require_free(names, added)
     return Planned(partition.name, before[0], hashing.hexdigest(), rows, bad, forms)
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
+def _file_state(path: Path) -> tuple[int, int, int]:
     """The size of a file in bytes, and the time and the number that it gets when it is written or put in its place."""
     status = path.stat()
     return status.st_size, status.st_mtime_ns, status.st_ino

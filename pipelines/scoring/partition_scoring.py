@@ -19,8 +19,9 @@ from pipelines.inference import receipts, row_digests
 from pipelines.inference.cascade_watch import CascadeWatch
 from pipelines.inference.encoder_states import DividedModel
 from pipelines.inference.predictor import Predictor
-from pipelines.inference.receipts import Signer, Stamp
+from pipelines.inference.receipts import AnsweringModel, Signer
 from pipelines.scoring import batch_scoring, durable, job_record, manifest, pieces, quarantine, states_files
+from pipelines.scoring.answer_rows import MODEL_COLUMNS
 from pipelines.scoring.earlier_answers import EarlierAnswers
 from pipelines.scoring.job_folders import Folder
 from pipelines.scoring.job_record import Job, Planned
@@ -29,7 +30,7 @@ from pipelines.scoring.partitions import Partition
 from pipelines.scoring.pieces import Piece
 from pipelines.scoring.states_files import StatesFile
 
-STAMP = ("model_name", "model_version", "model_digest", "row_number", "status")
+COLUMNS = (*MODEL_COLUMNS, "row_number", "status")  # beside those of the answer
 SCORED = "scored"
 ROWS, BYTES = 2048, 2 << 20  # of what is scored together
 GROUP_BYTES = 8 << 20  # of a row group in memory
@@ -44,7 +45,7 @@ class ChangedError(InputError):
 def added(kind: str, prefix: str, signed: bool = False) -> list[str]:
     """The names of the columns that a job adds; `signed`: its answers have receipts."""
     more = (receipts.COLUMN,) if signed else ()
-    return [f"{prefix}{name}" for name in (*batch_scoring.answer_columns(kind), *STAMP, *more)]
+    return [f"{prefix}{name}" for name in (*batch_scoring.answer_columns(kind), *COLUMNS, *more)]
 
 
 class PieceScorer:
@@ -67,7 +68,8 @@ class PieceScorer:
         has_states = job.states or (earlier and earlier.has_states)
         self.watch = CascadeWatch.of(predictor)
         self.divided = DividedModel(predictor, job.states) if has_states else None
-        self.signer, self.stamp = signer, Stamp(predictor.task.kind, job.model, job.version, job.model_digest)
+        self.signer = signer
+        self.model = AnsweringModel(predictor.task.kind, job.model, job.version, job.model_digest)
         types = schema.PREDICTIONS[predictor.task.kind]
         self.answer_schema = pa.schema(
             [(n, types.field(n).type) for n in batch_scoring.answer_columns(predictor.task.kind)]
@@ -79,7 +81,7 @@ class PieceScorer:
     def scored(self, piece: Piece) -> tuple[pa.Table, np.ndarray | None]:
         """The rows of a piece with what is added, and their states (n, F) if the model is divided."""
         answers, states = self._answers_and_states(piece.inputs)
-        stamps = [
+        values = [
             (pa.string(), self.job.model),
             (pa.int64(), self.job.version),
             (pa.string(), self.job.model_digest),
@@ -87,11 +89,11 @@ class PieceScorer:
             (pa.string(), self.status),
         ]
         arrays: list[pa.Array | pa.ChunkedArray] = list(answers.columns)
-        for kind, value in stamps:
+        for kind, value in values:
             several = isinstance(value, np.ndarray)
             arrays.append(pa.array(value if several else [value] * len(piece.numbers), kind))
         if self.signer:
-            signed = self.signer.receipts(self.stamp, piece.inputs, answers.to_pylist())
+            signed = self.signer.receipts(self.model, piece.inputs, answers.to_pylist())
             arrays.append(pa.array(signed, receipts.TYPE, size=len(piece.numbers)))
         rows, names = piece.rows, added(self.predictor.task.kind, self.job.prefix, bool(self.signer))
         for name, column in zip(names, arrays, strict=True):
@@ -226,7 +228,7 @@ def score(
         if hashing.hexdigest() != planned.digest:
             raise ChangedError(f"{partition.path}: it changed while it was scored")
         assert (good + bad, bad) == (planned.rows, planned.bad), f"{partition.path}: {good} and {bad} rows"
-        entry = stamped(job, manifest.PARTITION, planned.name, planned.digest, rows_file, partition.output)
+        entry = entry_of(job, manifest.PARTITION, planned.name, planned.digest, rows_file, partition.output)
         entry |= {"rows": planned.rows, "scored": good, "quarantined": bad}
         if bad:
             digest = provenance.sha256(bad_file)
@@ -238,7 +240,7 @@ def score(
     return ScoredPartition(entry, rows_file, bad_file, states_file)
 
 
-def stamped(job: Job, kind: str, source: str, digest: str, rows_file: Path, output: str) -> Entry:
+def entry_of(job: Job, kind: str, source: str, digest: str, rows_file: Path, output: str) -> Entry:
     """The part of an entry that says what was made of what, by which version."""
     return {
         "kind": kind,

@@ -99,10 +99,10 @@ def _named(columns: Collection[str], checked: Collection[str]) -> set[str]:
 def _check(rows: AnswerRows, keys: ReceiptKeys, checked: Checked) -> None:
     """Check rows of one set of answers."""
     digests = _Digests(rows)
-    stamps = list(zip(*map(rows.values, answer_rows.STAMPS), strict=True))
+    models = list(zip(*map(rows.values, answer_rows.MODEL_COLUMNS), strict=True))
     kinds: set[Any] = set()
     for number, receipt in enumerate(rows.values(receipts.COLUMN)):
-        faults = list(_faults(number, receipt, stamps[number], digests, keys))
+        faults = list(_faults(number, receipt, models[number], digests, keys))
         checked.rows += 1
         checked.findings += [f"{rows.place(number)}: {fault}" for fault in faults]
         if not faults:
@@ -113,7 +113,7 @@ def _check(rows: AnswerRows, keys: ReceiptKeys, checked: Checked) -> None:
     checked.columns |= signed.intersection(rows.rows.column_names)
 
 
-def _faults(number: int, receipt: Any, stamp: tuple[Any, ...], digests: "_Digests", keys: ReceiptKeys) -> Iterator[str]:
+def _faults(number: int, receipt: Any, model: tuple[Any, ...], digests: "_Digests", keys: ReceiptKeys) -> Iterator[str]:
     """The faults of one row; those of its text, answer and model only if its receipt is the one that was signed."""
     if problem := _unsigned(receipt, keys):
         yield problem
@@ -123,10 +123,10 @@ def _faults(number: int, receipt: Any, stamp: tuple[Any, ...], digests: "_Digest
         yield f"its text was touched ({', '.join(schema.INPUTS[kind])})"
     if digests.answers(kind)[number] != receipt["answer"]:
         yield "its answer was touched"
-    if stamp != tuple(receipt[name] for name in OF_MODEL):
+    if model != tuple(receipt[name] for name in OF_MODEL):
         signed = f"{receipt['model']} version {receipt['version']}, files {receipt['model_digest'][:12]}"
-        held = f"{shown(stamp[0])} version {shown(stamp[1])}, files {shown(stamp[2])[:13]}"
-        yield f"its model was touched: the receipt is of {signed}; the row has {held}"
+        of_row = f"{shown(model[0])} version {shown(model[1])}, files {shown(model[2])[:13]}"
+        yield f"its model was touched: the receipt is of {signed}; the row has {of_row}"
 
 
 def _unsigned(receipt: Any, keys: ReceiptKeys) -> str:

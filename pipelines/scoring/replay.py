@@ -197,7 +197,7 @@ def _scored(
     file, bad_file = (target.aside / name for name in ("replay.parquet", "replay.jsonl"))
     with durable.written(target.path / output):
         partition_scoring.write(scorer, fields, iter([piece]), file, bad_file, planned.name, lambda done: None)
-        entry = partition_scoring.stamped(job, manifest.REPLAY, planned.name, planned.digest, file, output)
+        entry = partition_scoring.entry_of(job, manifest.REPLAY, planned.name, planned.digest, file, output)
         target.publish(file, output)
     count = len(piece.numbers)
     entry |= {"rows": count, "scored": count, "quarantined": 0}

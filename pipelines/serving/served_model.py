@@ -17,7 +17,7 @@ from pipelines.inference import embedding, encoder_runtimes, fill_mask
 from pipelines.inference import predictor as predictors
 from pipelines.inference.cascade_watch import CascadeWatch
 from pipelines.inference.predictor import Predictor
-from pipelines.inference.receipts import Receipt, Signer, Stamp
+from pipelines.inference.receipts import AnsweringModel, Receipt, Signer
 from pipelines.inference.runtimes import ONNX_FILE, Onnx
 from pipelines.measurement import row_exactness
 from pipelines.serving import limits
@@ -128,10 +128,10 @@ class ServedModel:
 
     def signed(self, signer: Signer, columns: dict[str, list[Any]], predictions: list[dict[str, Any]]) -> list[Receipt]:
         """The receipts of predictions that this version has made for rows; a job gives the same."""
-        stamp = Stamp(self.task.kind, self.version.name, self.version.version, self.digest)
+        model = AnsweringModel(self.task.kind, self.version.name, self.version.version, self.digest)
         fields = schema.ROWS[self.task.kind]
         inputs = pa.table({name: pa.array(columns[name], fields.field(name).type) for name in self.inputs})
-        return list(signer.receipts(stamp, inputs, predictions))
+        return list(signer.receipts(model, inputs, predictions))
 
     async def predict(self, columns: dict[str, list[Any]], key: str = "") -> list[dict[str, Any]]:
         """The predictions for rows, in their order.

@@ -242,9 +242,9 @@ def test_a_replay_names_every_answer_that_the_version_does_not_give(
     before = values[1]["label"]
     values[1]["label"] = next(label for label in tiny.LABELS if label != before)
     values[2]["score"] += 2**-24  # about a bit
-    stamp = receipts.Stamp("single", "tiny", version.version, values[0]["model_digest"])
+    model = receipts.AnsweringModel("single", "tiny", version.version, values[0]["model_digest"])
     columns = [{name: row[name] for name in ("label", "score")} for row in values]
-    for row, receipt in zip(values, forged.receipts(stamp, rows.select(["text"]), columns), strict=True):
+    for row, receipt in zip(values, forged.receipts(model, rows.select(["text"]), columns), strict=True):
         row["receipt"] = receipt
     values[5] |= {"model_version": 9}
     values[6] |= {"model_digest": "0" * 64}

@@ -9,11 +9,11 @@ import pytest
 from pipelines.inference import receipt_keys, receipts
 from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.scoring import receipt_check, verification
-from pipelines.scoring.answer_rows import STAMPS
+from pipelines.scoring.answer_rows import MODEL_COLUMNS
 from pipelines.scoring.job_folders import Folder
 
 FORGED = pa.array(["forged"] * 2)
-SETS = [("label", "score"), STAMPS[:2], STAMPS]
+SETS = [("label", "score"), MODEL_COLUMNS[:2], MODEL_COLUMNS]
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def signed(keys: Path) -> pa.Table:
     """Two rows with answers whose columns begin with `x_`."""
     texts, answers = pa.table({"text": ["good", "bad"]}), [{"label": "a", "score": 0.5}, {"label": "b", "score": 0.25}]
     signer = receipts.Signer(ReceiptKeys.read(keys).current, "0123")
-    signatures = [*signer.receipts(receipts.Stamp("single", "titles", 3, "d" * 64), texts, answers)]
-    stamp = dict(zip(STAMPS, ("titles", 3, "d" * 64), strict=True))
-    rows = [answer | stamp | {receipts.COLUMN: one} for answer, one in zip(answers, signatures, strict=True)]
+    signatures = [*signer.receipts(receipts.AnsweringModel("single", "titles", 3, "d" * 64), texts, answers)]
+    of_model = dict(zip(MODEL_COLUMNS, ("titles", 3, "d" * 64), strict=True))
+    rows = [answer | of_model | {receipts.COLUMN: one} for answer, one in zip(answers, signatures, strict=True)]
     table = pa.Table.from_pylist(rows)
     return table.rename_columns([f"x_{name}" for name in table.column_names]).append_column("text", texts["text"])
 

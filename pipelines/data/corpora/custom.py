@@ -124,16 +124,16 @@ def _rows(raw: Path, split: str, params: Params, findings: Findings) -> Iterator
         yield from read(raw, split, params, findings)
         return
     at = _path(raw, split, params)
-    stamps = tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in [at, *sorted(at.glob("**/*"))])
-    chosen = _chosen(raw, stamps, params.model_dump_json(exclude_unset=True))
+    file_states = tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in [at, *sorted(at.glob("**/*"))])
+    chosen = _chosen(raw, file_states, params.model_dump_json(exclude_unset=True))
     for one, side in zip(read(raw, "train", params, findings), chosen, strict=True):
         if side == split:
             yield one
 
 
 @lru_cache(maxsize=1)  # the stage asks for one split after another
-def _chosen(raw: Path, stamps: tuple[tuple[int, int], ...], described: str) -> list[str]:
-    """The split of each row of train's file, which `stamps` tells from its later versions."""
+def _chosen(raw: Path, file_states: tuple[tuple[int, int], ...], described: str) -> list[str]:
+    """The split of each row of train's file, which `file_states` tells from its later versions."""
     params = Params.model_validate_json(described)
     assert params.split is not None, "who asks has a rule"
     findings = Findings(params.leave_out)
