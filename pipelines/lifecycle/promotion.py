@@ -157,7 +157,7 @@ class Change:
         if not service:
             self._append()
             return
-        with service_watch.Watch(service, self.target, example_rows(self.target)) as watch:
+        with service_watch.ServiceProbe(service, self.target, example_rows(self.target)) as watch:
             event = self._append().entries[-1].event
             seen = watch.seen()
         say(seen["summary"])

@@ -64,7 +64,7 @@ class Client:
             raise
 
 
-class Watch:
+class ServiceProbe:
     """Requests to the service, from the start of the block to its end."""
 
     def __init__(self, service: Service, target: registry.Version, rows: list[dict[str, Any]]) -> None:
@@ -78,7 +78,7 @@ class Watch:
         self._lock, self._end = threading.Lock(), threading.Event()
         self._threads: list[threading.Thread] = []
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "ServiceProbe":
         try:
             with Client(self.service) as client:
                 status, models = client.ask("GET", "/models")

@@ -17,8 +17,12 @@ from pipelines.serving import request_work
 from pipelines.serving.request_work import Work
 
 WAIT_SECONDS = 5.0  # a request is refused if the requests before it need longer than this
-LATE = 2  # times as long as that a request waits at most; the model got slower after it was admitted
-MOST = 4  # times as long as that all rows in the queue may need before a key that waits is refused
+# A request that was admitted, and then waits this many times WAIT_SECONDS as the model got slower, is refused: its
+# client has most likely given up.
+MAX_WAITS = 2
+# With keys, the queue as a whole may need longer than WAIT_SECONDS. From this many times on, a key has one request in
+# it at most: else many keys with little before them would fill it without end.
+MAX_QUEUE_WAITS = 4
 
 
 class BusyError(InputError):
@@ -73,8 +77,8 @@ class FairQueue:
     def admit(self, key: str = "") -> None:
         """Raise BusyError if what runs before a new request of `key` needs longer than `wait_seconds`.
 
-        So a key that fills the queue is refused, and others are admitted. If the queue needs MOST times as long, a key
-        has one request in it at most. Requests without a key wait for all parts in the queue.
+        So a key that fills the queue is refused, and others are admitted. If the queue needs MAX_QUEUE_WAITS times as
+        long, a key has one request in it at most. Requests without a key wait for all parts in the queue.
         """
         seconds = self.waiting / self.rate
         if seconds <= self.wait_seconds:
@@ -83,7 +87,7 @@ class FairQueue:
             tag = self._tag(key)
             before = sum(part.cost for part in self._parts if part.tag <= tag) / self.rate
             is_waiting = any(part.key == key and part.cost for part in self._parts)
-            seconds = max(before, seconds - (MOST - 1) * self.wait_seconds) if is_waiting else before
+            seconds = max(before, seconds - (MAX_QUEUE_WAITS - 1) * self.wait_seconds) if is_waiting else before
         if seconds > self.wait_seconds:
             raise BusyError(seconds - self.wait_seconds)
 
@@ -96,7 +100,7 @@ class FairQueue:
         tag = self._tag(key)
         if work := request_work.current():
             work.wait()
-        latest = time.monotonic() + LATE * self.wait_seconds
+        latest = time.monotonic() + MAX_WAITS * self.wait_seconds
         for batch, cost, answer in zip(rows, costs, answers, strict=True):
             part = Part(tag, next(self._numbers), batch, cost, answer, work, latest, key)
             heapq.heappush(self._parts, part)

@@ -62,7 +62,7 @@ class Catalogue:
             opened: dict[str, ServedModel] = {}
             for name, source in sources.items():
                 same = self._sources.get(name) == source and name != opening
-                models = (self._of(name, source) if same else {}) or self._opened(name, source)
+                models = (self._of(name, source) if same else {}) or self._open_if_changed(name, source)
                 if twice := opened.keys() & models.keys():
                     raise InputError(f"two models have the name {min(twice)}; choose another")
                 opened |= models
@@ -189,7 +189,7 @@ class Catalogue:
             try:
                 with self._lock:
                     if self._sources.get(name) == source:
-                        self._replace(self._opened(name, source))
+                        self._replace(self._open_if_changed(name, source))
                 self._logged.pop(name, None)
                 self._refused.pop(name, None)
             except Exception as error:  # of any type: the current version keeps answering
@@ -230,13 +230,13 @@ class Catalogue:
             return current
         return replace(model, **side_versions.kept(current, model))
 
-    def _opened(self, name: str, source: Source) -> dict[str, ServedModel]:
-        """The models of this source by name: those that are served already, if nothing but its alias has changed."""
+    def _open_if_changed(self, name: str, source: Source) -> dict[str, ServedModel]:
+        """The models of a source: those that answer, whose trial may end, or a new version's, which count as a swap."""
         version, current, before = source.version(), self._models.get(name), self._sources.get(name)
         same = before and (before.folder, before.runtime) == (source.folder, source.runtime)
         if current and same and current.version == version:
             if current.trial:
-                current.trial.end()
+                current.trial.end_if_over()
             return self._of(name, source)
         start = time.monotonic()
         if source.folder:
@@ -275,8 +275,8 @@ class Catalogue:
 
         def go_back(trial: Trial, cause: str) -> None:
             self._refusals.add(version, runtime, folder, digest, RefusedError(f"it {cause}"))
-            if trial.former:
-                self._take_back(name, model, trial.former, cause)
+            if before := trial.former_or_end():
+                self._take_back(name, model, before, cause)
 
         former = current and model.reads_rows_of(current) and replace(current, trial=None, canary=None, shadow=None)
         return replace(model, digest=digest, trial=Trial(former, go_back) if former else None)

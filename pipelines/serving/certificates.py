@@ -45,7 +45,7 @@ class Certificate:
         self.file, self.key = file, key or file
         if problems := _problems(self.file, self.key):
             raise InputError(listed(problems))
-        self._stamp = self._stamps()
+        self._read_states = self._file_states()
         self.context = self._current = _context(self.file, self.key)
         self.context.sni_callback = self._renew
         self._note_validity()
@@ -55,7 +55,7 @@ class Certificate:
         parts = dict.fromkeys((self.file, self.key))
         return b"\n".join(part.read_bytes() for part in parts)
 
-    def _stamps(self) -> list[tuple[int, int]]:
+    def _file_states(self) -> list[tuple[int, int]]:
         """The inodes of the files, and the times of their last change of text or mode; empty where one is missing."""
         try:
             states = [part.stat() for part in (self.file, self.key)]
@@ -76,9 +76,9 @@ class Certificate:
 
     def _renew(self, connection: ssl.SSLObject, *_: Any) -> None:
         """Have a new connection use the files as they are now; called by OpenSSL at the beginning of each."""
-        stamp = self._stamps()
-        if stamp and stamp != self._stamp:
-            self._stamp = stamp
+        states = self._file_states()
+        if states and states != self._read_states:
+            self._read_states = states
             problems = _problems(self.file, self.key)
             if problems:  # one of two files may be written later than the other
                 say(f"the former certificate stays: {problems[0]}")

@@ -69,17 +69,18 @@ def _haproxy(ended: ExitStack, host: str, port: int, certificate: Certificate | 
     import ray
 
     if workers.address() != "local" or ray.is_initialized():
-        _refuse(certificate, "the proxies of a running Ray have their own settings")
+        _require_no_certificate(certificate, "the proxies of a running Ray have their own settings")
         return False
     if reason := ray_proxy.unavailable():
-        _refuse(certificate, f"Ray Serve's own proxy has no TLS, and there is no HAProxy: {reason}")
+        _require_no_certificate(certificate, f"Ray Serve's own proxy has no TLS, and there is no HAProxy: {reason}")
         say(f"Ray Serve's own proxy answers, which is slower than HAProxy: {reason}")
         return False
     ended.enter_context(ray_proxy.settings(host, port, certificate))
     return True
 
 
-def _refuse(certificate: Certificate | None, why: str) -> None:
+def _require_no_certificate(certificate: Certificate | None, why: str) -> None:
+    """Raise UsageError if there is a certificate, which this service would not use."""
     if certificate:
         raise UsageError(f"{OPTION}: {why}; leave it out, and put a proxy with TLS in front, or serve without Ray")
 

@@ -166,7 +166,7 @@ class ServedModel:
 
         A version that is named (`alone`) fails, and the former one only shows whether that counts.
         """
-        former = self.trial.former if self.trial else None
+        former = self.trial.former_or_end() if self.trial else None
         if not self.trial or not former:
             return await self._answered(columns, key)
         self.trial.requests += 1

@@ -13,6 +13,7 @@ from pipelines.core.errors import InputError
 from pipelines.serving.admission import BusyError
 from pipelines.serving.disagreements import Disagreements, differs
 from pipelines.serving.replayed_share import TOLERANCE, LiveShare
+from pipelines.serving.row_batcher import ModelError
 
 if TYPE_CHECKING:
     from pipelines.serving.served_model import Answered, ServedModel
@@ -113,7 +114,7 @@ class Canary:
         self.failures += 1
         if self.failures >= max(LEAST_FAILURES, FAILED_SHARE * self.requests):
             # the message of an error may quote a text of the request
-            kind = str(error) if type(error).__name__ == "ModelError" else type(error).__name__
+            kind = str(error) if isinstance(error, ModelError) else type(error).__name__
             self.stop(f"failed in {self.failures} of {self.requests} requests ({kind})")
 
     def stop(self, cause: str, lasting: bool = True) -> None:

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pipelines.serving.row_batcher import ModelError
+
 if TYPE_CHECKING:
     from pipelines.serving.served_model import ServedModel
 
@@ -27,13 +29,15 @@ class Trial:
         self._go_back = go_back
         self._ends = time.monotonic() + SECONDS
 
-    @property
-    def former(self) -> "ServedModel | None":
-        """The version to answer instead; None once the trial is over. A version that failed stays on trial."""
-        self.end()
+    def former_or_end(self) -> "ServedModel | None":
+        """Return the version to answer instead; end the trial, and return None, if its time is over.
+
+        A version that failed stays on trial.
+        """
+        self.end_if_over()
         return self._former
 
-    def end(self) -> None:
+    def end_if_over(self) -> None:
         """Let go of the former version, and of its memory, if the time is over."""
         if not self.failed and time.monotonic() > self._ends:
             self._former = None
@@ -44,5 +48,5 @@ class Trial:
         if not self.failed and self.failures >= max(LEAST_FAILURES, SHARE * self.requests):
             self.failed = True
             # the message of an error may quote a text of the request
-            kind = str(error) if type(error).__name__ == "ModelError" else type(error).__name__
+            kind = str(error) if isinstance(error, ModelError) else type(error).__name__
             self._go_back(self, f"failed in {self.failures} of its first {self.requests} requests ({kind})")

@@ -19,7 +19,7 @@ import pytest
 from flows.local import http_service, reachable
 from flows.local.http_service import Settings, free_port
 from pipelines.core.errors import InputError, UsageError
-from pipelines.lifecycle.service_watch import Client, Service, Watch
+from pipelines.lifecycle.service_watch import Client, Service, ServiceProbe
 from pipelines.serving import connections, deployment, haproxy, ray_proxy
 from pipelines.serving.certificates import Certificate
 from pipelines.serving.model_sources import Source
@@ -122,7 +122,7 @@ def test_the_projects_own_clients_speak_it_where_they_trust_it(
     address: str, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BERTLINE_SERVICE", address)
-    with Watch(Service(address), Version("tiny", 1, {}), []) as watch:
+    with ServiceProbe(Service(address), Version("tiny", 1, {}), []) as watch:
         assert watch.why.startswith(UNTRUSTED)
     assert reachable.served()["problem"].startswith(f"{UNTRUSTED}; SSL_CERT_FILE may name a file")
     monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))

@@ -224,7 +224,7 @@ def test_what_fails_in_both_versions_or_is_wrong_counts_as_no_failure(monkeypatc
     new.trial = Trial(cast(Any, Model(1)), lambda ended, cause: pytest.fail("it goes back"))
     with pytest.raises(InputError):
         ask(new, 1)
-    assert new.trial.former is None, "its time is over"
+    assert new.trial.former_or_end() is None, "its time is over"
 
 
 def test_a_refused_version_is_tried_again_when_its_files_change(
