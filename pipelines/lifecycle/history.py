@@ -12,8 +12,11 @@ from pipelines.tracking import ledger, registry
 from pipelines.tracking.ledger_events import Entry, State
 
 
-def _read(name: str) -> State:
-    """The ledger of `name`, whose alias is mended where it differs. Raises InputError for a name that is not there."""
+def _settled(name: str) -> State:
+    """Move the alias of `name` where its ledger says, and return the ledger's state.
+
+    Raises InputError for a name that is not there.
+    """
     state = ledger.read(name)
     if not state.kept:
         registry.aliases_of(name)  # an alias there is not ours: nothing was promoted
@@ -27,7 +30,7 @@ def _read(name: str) -> State:
 
 def history(name: str) -> dict[str, Any]:
     """The content of the ledger of `name`: the champion, all events that count, those that do not, and the damage."""
-    return told(name, _read(name), _versions(name))
+    return told(name, _settled(name), _versions(name))
 
 
 def _versions(name: str) -> set[int]:
@@ -81,7 +84,7 @@ def champion_at(name: str, at: str) -> dict[str, Any]:
     except ValueError:
         raise UsageError(f"--at {at}: not a time; write it as 2026-11-23T09:00, or with a zone as +09:00") from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    state = _read(name)
+    state = _settled(name)
     entry = state.at(round(moment.timestamp() * 1000))
     return {
         "model": name,

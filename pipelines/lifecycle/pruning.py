@@ -14,7 +14,7 @@ from pipelines.tracking.ledger_events import State
 from pipelines.tracking.registry import Version
 
 MEGABYTE = 1_000_000
-REASON = "no last champions, and without an alias"
+REASON = "not among the last champions, and without an alias"
 
 
 class _Composition(BaseModel, extra="ignore"):
@@ -116,6 +116,8 @@ def prune(plan: Plan, remove: bool) -> dict[str, Any]:
     """
     numbers = [version.version for version in plan.goes]
     if remove and numbers and plan.state.champion:
+        # a rollback to the champion itself changes nothing, also for a release that knows no `removed`; it would
+        # call a ledger with an action of another name damaged
         ledger.append(plan.name, plan.state, "rollback", plan.state.champion, REASON, removed=numbers)
     elif remove and numbers:
         say(f"not entered in the ledger: {plan.name} has no champion")

@@ -49,9 +49,11 @@ def log_runs(stages: list[str], image_commit: str = "") -> None:
             numbers["final_loss"] = curve[-1][1]["loss"]
         tags = {f"md5 {path}": md5 for path, md5 in outputs.items()} | commit
         shown = paths.reports() if str(paths.reports()) in outputs else None
-        when = _ran(stage, numbers)
+        seconds, *times = _time_of(stage)
+        if seconds is not None:
+            numbers["seconds"] = seconds
         written = lockfile.entry(stage, locked) or (values.get(section) or {}).get(entry) or {}
-        runs.log(stage, _params(outputs, written), numbers, tags, shown, curve, *when)
+        runs.log(stage, _params(outputs, written), numbers, tags, shown, curve, *times)
 
 
 def _params(outputs: Iterable[str], written: dict[str, Any]) -> dict[str, Any]:
@@ -60,14 +62,13 @@ def _params(outputs: Iterable[str], written: dict[str, Any]) -> dict[str, Any]:
     return written | next((made for made in recorded if made), {})
 
 
-def _ran(stage: str, numbers: dict[str, Any]) -> tuple[int | None, int | None]:
-    """The start and the end of a stage, in ms since 1970, if it ran here; its seconds are added to `numbers`."""
+def _time_of(stage: str) -> tuple[float, int, int] | tuple[None, None, None]:
+    """The seconds of a stage, and its start and its end in ms since 1970; None if it did not run here."""
     seconds, log = executor.seconds().get(stage), executor.log_of(stage)
     if seconds is None or not log.is_file():
-        return None, None
-    numbers["seconds"] = seconds
+        return None, None, None
     ended = round(log.stat().st_mtime * 1000)
-    return ended - round(seconds * 1000), ended
+    return seconds, ended - round(seconds * 1000), ended
 
 
 def register(name: str, image_commit: str = "") -> registry.Version:
@@ -79,11 +80,8 @@ def register(name: str, image_commit: str = "") -> registry.Version:
     exported = paths.onnx(rules.run) if tags["md5_onnx"] else None
     entry = params.entry("evaluate", rules.run, Evaluate)
     with tempfile.TemporaryDirectory() as place:
-        profile, smoke, code = (
-            None,
-            None,
-            import_closure.copy(CODE, Path(place)),
-        )  # a version brings what opens it, and no more
+        profile = smoke = None
+        code = import_closure.copy(CODE, Path(place))  # a version brings what opens it, and no more
         if not registry.same(name, tags):
             tags |= runtime_choice.tags(folder, exported, _rows(entry), resources.read())
             tags |= version_card.tags(folder, rules.run, model_card.entries("promote")[name])

@@ -11,7 +11,7 @@ from pipelines.tracking import ledger_cache, ledger_events, registry_snapshot, s
 from pipelines.tracking.ledger_events import CHAMPION, State
 from pipelines.tracking.registry_snapshot import CHALLENGER, Snapshot
 
-REASON = 4000  # the most characters of a reason; a name and a time go with it into a tag, which may have 5,000
+MAX_REASON = 4000  # characters of a reason; a name and a time go with it into a tag, which may have 5,000
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ def sound(name: str, snapshot: Snapshot) -> State | None:
 
 def require_reason(reason: str) -> None:
     """Raise UsageError if a reason is too long for the ledger, or for the tag of an approval."""
-    if len(reason) > REASON:
-        raise UsageError(f"--reason: {len(reason):,} characters; at most {REASON:,} are stored")
+    if len(reason) > MAX_REASON:
+        raise UsageError(f"--reason: {len(reason):,} characters; at most {MAX_REASON:,} are stored")
 
 
 def require_instead_of(name: str, state: State, instead_of: int | None) -> None:

@@ -152,15 +152,9 @@ def _resumed(job: Job, target: Folder, source: Folder, model: str, alias: str, o
 
 
 def begin(
-    source: Folder,
-    files: list[Partition],
-    target: Folder,
-    version: registry.Version,
-    folder: Path,
-    options: Options,
-    limit: Limit,
-    workers: int = 1,
-) -> Job:
+    source: Folder, files: list[Partition], target: Folder, version: registry.Version, folder: Path,
+    options: Options, limit: Limit, workers: int = 1,
+) -> Job:  # fmt: skip
     """Check all rows, then write the job's record; from here on the job has its version, which is in `folder`."""
     since, receipts = (job_folders.full_name(name) if name else "" for name in (options.since, options.receipts))
     key = ReceiptKeys.read(Path(receipts)).current.id if receipts else ""
@@ -175,11 +169,23 @@ def begin(
     job_record.require_few_bad(source, planned, limit)
     if states:
         states_files.require_sizes(planned, encoder_states.width(folder), target)
-    digest = provenance.contents(folder)
-    name, number, at = version.name, version.version, job_folders.full_name(str(source))
-    facts = (at, name, number, digest, options.prefix, options.longest)
-    signed = (receipts, key, options.commit) if receipts else ("", "", "")
-    job = Job(job_record.FORMAT, *facts, planned, since, workers, manifest.now(), *signed, states)
+    job = Job(
+        format=job_record.FORMAT,
+        source=job_folders.full_name(str(source)),
+        model=version.name,
+        version=version.version,
+        model_digest=provenance.contents(folder),
+        prefix=options.prefix,
+        longest=options.longest,
+        partitions=planned,
+        since=since,
+        workers=workers,
+        begun=manifest.now(),
+        receipts=receipts,
+        receipt_key=key,
+        commit=options.commit if receipts else "",
+        states=states,
+    )
     job.write(target)
     return job
 
@@ -230,8 +236,10 @@ def finish(
         others = job_record.changed(job, files, done, advance)
     todo = [one for one in job.partitions if one.name not in done and one.name not in others]
     if todo:
-        compared = ComparedAnswers(job, folder, entries.values())
-        entries |= _scored(job, todo, files, target, folder, others, workers, compared, on_partition)
+        work = Work(job, folder, files[0].source, target, todo, job.signer())
+        new_entries, changed = _scored(work, workers, ComparedAnswers(job, folder, entries.values()), on_partition)
+        entries |= new_entries
+        others |= dict.fromkeys(changed, "changed")
     if others:
         names = listed([f"{name} ({what})" for name, what in others.items()])
         scored = sum(entry["kind"] == manifest.PARTITION for entry in entries.values())
@@ -248,39 +256,32 @@ def finish(
 
 
 def _scored(
-    job: Job,
-    todo: list[job_record.Planned],
-    files: list[Partition],
-    target: Folder,
-    folder: Path,
-    others: dict[str, str],
-    workers: int,
-    compared: ComparedAnswers,
-    on_partition: OnPartition | None,
-) -> dict[str, Entry]:
-    """Score partitions, publish each and name it in the manifest; those that change meanwhile are added to `others`."""
-    numbers = {one.name: number for number, one in enumerate(job.partitions, start=1)}
-    entries = dict[str, Entry]()
-    total = sum(one.rows for one in job.partitions)
-    before = total - sum(one.rows for one in todo)
-    work = Work(job, folder, files[0].source, target, list(todo), job.signer())
+    work: Work, workers: int, compared: ComparedAnswers, on_partition: OnPartition | None
+) -> tuple[dict[str, Entry], list[str]]:
+    """Score partitions, publish each and name it in the manifest.
+
+    Returns the entries, and the names of the partitions that changed meanwhile.
+    """
+    numbers = {one.name: number for number, one in enumerate(work.job.partitions, start=1)}
+    entries, changed = dict[str, Entry](), list[str]()
+    total = sum(one.rows for one in work.job.partitions)
+    before = total - sum(one.rows for one in work.todo)
     with progress("scoring", total, "rows", before) as advance:
 
         def advanced(rows: int, note: str) -> None:
-            job_record.require_not_cancelled(target)
+            job_record.require_not_cancelled(work.target)
             advance(before + rows, note)
 
         with closing(scorers.scored(work, workers, advanced)) as results:
             for one, result in results:
                 if not result:
-                    others[one.name] = "changed"
-                    todo.remove(one)
+                    changed.append(one.name)
                     continue
                 name = f"{numbers[one.name]:06d}"
-                result.publish(target)
-                manifest.write(target, name, result.entry)
+                result.publish(work.target)
+                manifest.write(work.target, name, result.entry)
                 entries[name] = result.entry
                 if on_partition:
                     on_partition(result.entry)
                 compared.add(result.entry)
-    return entries
+    return entries, changed

@@ -47,7 +47,20 @@ def _listed_or_damaged(name: str) -> Listed:
     try:
         return listed(name)
     except (InputError, OSError) as error:
-        return Listed(name, "", "", 0, f"{DAMAGED}{one_line(error)}", 0, 0, 0, 0, 0.0, "", "")
+        return Listed(
+            target=name,
+            source="",
+            model="",
+            version=0,
+            state=f"{DAMAGED}{one_line(error)}",
+            partitions=0,
+            partitions_done=0,
+            rows=0,
+            rows_done=0,
+            rows_per_second=0.0,
+            begun="",
+            ended="",
+        )
 
 
 def listed(name: Path | str) -> Listed:
@@ -66,18 +79,18 @@ def _listed(target: Folder) -> Listed:
     state = FINISHED if path.is_file() else UNDER_WAY if target.has_writer() else _ended(target)
     measured = summary[manifest.MEASURED]
     return Listed(
-        str(target),
-        job.source,
-        job.model,
-        job.version,
-        state,
-        len(job.partitions),
-        summary["partitions"],
-        rows,
-        summary["rows"],
-        measured["rows_per_second"],
-        job.begun,
-        measured.get("ended", ""),
+        target=str(target),
+        source=job.source,
+        model=job.model,
+        version=job.version,
+        state=state,
+        partitions=len(job.partitions),
+        partitions_done=summary["partitions"],
+        rows=rows,
+        rows_done=summary["rows"],
+        rows_per_second=measured["rows_per_second"],
+        begun=job.begun,
+        ended=measured.get("ended", ""),
     )
 
 

@@ -80,7 +80,7 @@ def test_old_versions_go_with_their_files_and_their_events_stay(checkout: Path) 
     assert [(event["version"], event["removed"]) for event in events] == [(1, True), (2, False), (3, False)]
     page = commands.bertline("history tiny").require(0).out
     assert "promote  version 1, which was removed since" in page
-    assert re.search(r"   4  \S+  prune    version 1, version 4, .*: no last champions", page)
+    assert re.search(r"   4  \S+  prune    version 1, version 4, .*: not among the last champions", page)
     assert [row["versions"] for row in answered("history tiny")["removals"]] == [[1, 4]]
     for line in ("lineage model tiny/1", "rollback tiny --to 1", "serve tiny@1"):
         assert "tiny: version 1 was removed from the registry, with its files and its lineage" in refusal(line)
