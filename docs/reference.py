@@ -21,7 +21,7 @@ WIDE = 100
 HEAD = """# {panel}
 
 The commands of this group: usage, the keys of `--json`, and what they print in a small project;
-written by `python docs/reference.py`. Times, digests and keys stand for others.
+written by `python docs/reference.py`. Times, digests and keys are placeholders.
 [commands.md](../commands.md) has all groups, options and exit statuses.
 """
 # The walk: commands in their order, as a person would type them; those that begin with a space are not shown.

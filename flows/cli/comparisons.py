@@ -8,7 +8,7 @@ from flows.cli.arguments import Run, group, json_with, print_answer
 from flows.cli.panels import COMPARE, listed
 
 cli = group()
-RUNS = "a list of run, kind, task, split, metric, score, interval, size_bytes, latency_ms, rows_per_second"
+RUNS = "a list of objects: run, kind, task, split, metric, score, interval, size_bytes, latency_ms, rows_per_second"
 MISREAD = "run, task, split, metric, score, rows, misread, confusions, listed"
 
 

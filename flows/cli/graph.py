@@ -20,7 +20,7 @@ Targets = Annotated[
 @cli.command(**listed(MAKE, "bertline check", "bertline check --page findings.html"))
 def check(
     page: Annotated[Path | None, typer.Option(help="read all rows too, and write all findings as an HTML page")] = None,
-    as_json: Annotated[bool, json_with("entries, findings; with --page page, errors, doubts")] = False,
+    as_json: Annotated[bool, json_with("entries, findings; with --page: page, errors, doubts")] = False,
 ) -> None:
     """Check params.yaml: its sections, keys and names, and the files, columns and splits that it names.
 
@@ -57,7 +57,7 @@ def _write_findings(page: Path, as_json: bool) -> None:
 @cli.command(**listed(MAKE, "bertline use params/livedoor.yaml"))
 def use(
     file: Annotated[Path, typer.Argument(help="such as params/livedoor.yaml", autocompletion=completion.ready_made)],
-    force: bool = False,
+    force: Annotated[bool, typer.Option(help="overwrite edits that are saved nowhere else")] = False,
     as_json: Annotated[bool, json_with("file, active")] = False,
 ) -> None:
     """Make FILE the active params.yaml; refuses to overwrite edits that are saved nowhere else."""
@@ -65,7 +65,7 @@ def use(
     from pipelines.graph import checking
 
     checking.activate(file, force)
-    sentence = f"{params.FILE} is {file} now; `dvc repro` brings the graph up to date"
+    sentence = f"{params.FILE} is {file} now; `bertline run` brings the graph up to date"
     print_answer({"file": str(file), "active": str(params.FILE)}, as_json, lambda _: sentence)
 
 
@@ -75,7 +75,7 @@ def run_graph(
     jobs: Annotated[int, typer.Option(min=0, help="stages at the same time; 0: as many as resources allow")] = 0,
     keep_going: Annotated[bool, typer.Option(help="after a failure, run the stages that do not depend on it")] = False,
     dry: Annotated[bool, typer.Option(help="print what would run, but run nothing")] = False,
-    as_json: Annotated[bool, json_with("ran, doubts; with --dry stages, would_run")] = False,
+    as_json: Annotated[bool, json_with("ran, doubts; with --dry: stages, would_run")] = False,
 ) -> None:
     """Bring the graph up to date, as `dvc repro` does, with stages side by side."""
     from pipelines.graph import checking, executor, params_findings, why

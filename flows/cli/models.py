@@ -36,9 +36,9 @@ CASCADE = (
     "rows_per_second_of_champion (median, least, greatest)"
 )
 SERVED = "what this service answers with stays; or BERTLINE_SERVICE names it"
-VERSIONS = "a list of version, aliases, commit, run, md5, runtime, passed, approved_by"
+VERSIONS = "a list of objects: version, aliases, commit, run, md5, runtime, passed, approved_by"
 CARD = "name, version, kind, labels, data, training, evaluation, approved_by, events, gate, inputs and others"
-LINEAGE = "model, version, commit, dirty, verdict, stages, champion, parents; of data paths, wrote, read, versions"
+LINEAGE = "model, version, commit, dirty, verdict, stages, champion, parents; of data: paths, wrote, read, versions"
 
 
 @cli.command(**listed(MAKE, "bertline retrain headlines"))
@@ -49,7 +49,7 @@ def retrain(
             help="entries of promote, of which what they need is made; everything if none", autocompletion=MODELS
         ),
     ] = None,
-    as_json: Annotated[bool, json_with("challengers (model, version)")] = False,
+    as_json: Annotated[bool, json_with("challengers (a list of model, version)")] = False,
 ) -> None:
     """Bring the graph up to date and register the challengers."""
     from pipelines.graph import checking, params_findings
@@ -178,7 +178,7 @@ def history(
     as_json: Annotated[
         bool,
         json_with(
-            "model, champion, events, overtaken, repeated, damage, removals; with --at model, at, champion, event"
+            "model, champion, events, overtaken, repeated, damage, removals; with --at: model, at, champion, event"
         ),
     ] = False,
 ) -> None:
@@ -286,7 +286,7 @@ def prune(
     keep: Annotated[int, typer.Option(min=1, help="how many of the last champions stay")] = 3,
     service: Annotated[str, typer.Option(metavar="URL", help=SERVED)] = "",
     remove: Annotated[bool, typer.Option("--yes", help="remove them; without it they are only named")] = False,
-    as_json: Annotated[bool, json_with("model, would, removed, bytes, stays (version: reasons)")] = False,
+    as_json: Annotated[bool, json_with("model, would, removed, bytes, stays (the reasons for each version)")] = False,
 ) -> None:
     """Remove old versions. The last champions, versions with an alias, and what a service answers with stay."""
     require_registered(name)

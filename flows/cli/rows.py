@@ -15,9 +15,12 @@ cli = group()
 WORKERS = "processes that score files of the folder side by side; on a cluster 1 means all its CPUs"
 STATES = "store each row's encoder states, from which a version with another head answers without the encoder"
 RECEIPTS = "a file of keys (bertline receipt-key): each answer has a receipt that the last one signs"
-SCORED = "model, rows, target; of a folder a line a finished partition, then the summary"
+SCORED = "for a file: model, rows, target; for a folder: a line for each finished partition, then the summary"
 OF_FOLDERS = "--max-bad, --max-characters, --since, --workers, --receipts and --states"
-JOBS = "a list of target, source, model, version, state, rows, rows_done, ...; with --cancel target, cancelled"
+JOBS = (
+    "a list of objects: target, source, model, version, state, rows, rows_done and others; "
+    "with --cancel: target, cancelled"
+)
 
 
 def _prefix(prefix: str) -> str:
@@ -152,7 +155,7 @@ def backfill(
     job: Job,
     since: Annotated[str, typer.Option("--from", help="the first window, such as 2026-11-01, or 2026-11-01T09")],
     until: Annotated[str, typer.Option("--to", help="the last window")],
-    as_json: Annotated[bool, json_with("job, windows (a sentence each)")] = False,
+    as_json: Annotated[bool, json_with("job, windows (a sentence for each)")] = False,
 ) -> None:
     """Score the windows of a job that were not scored, each once."""
     prefect_settings.before_a_flow([job], "score")

@@ -38,8 +38,8 @@ def serve(
             metavar="MODEL...", help="NAME, NAME@ALIAS, NAME@NUMBER, NAME=FOLDER", autocompletion=completion.served
         ),
     ],
-    host: str = "127.0.0.1",
-    port: int = 8000,
+    host: Annotated[str, typer.Option(help="the address to listen on; 0.0.0.0: all of this machine")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="the port to listen on")] = 8000,
     runtime: Annotated[str, typer.Option(help="onnx or torch; by default that of the version's tag")] = "",
     keys: Annotated[Path | None, typer.Option(help="a file of API keys, or BERTLINE_KEYS holds them")] = None,
     without_keys: Annotated[bool, typer.Option("--open", help="answer other machines without a key")] = False,

@@ -25,8 +25,8 @@ Texts = Annotated[
     list[str] | None, typer.Argument(metavar="[TEXT... | FILE | -]", help="texts, a file, or - for standard input")
 ]
 Columns = Annotated[list[str] | None, typer.Option("--column", help="NAME=COLUMN of the file; may be repeated")]
-PREDICTED = "an object a row: label, score, scores; of a regression value"
-TAGGED = "an object a row: entities, a list of text, label, start, end, score"
+PREDICTED = "an object for each row: label, score, scores; for a regression: value"
+TAGGED = "an object for each row: entities (a list of text, label, start, end, score)"
 # kind -> the command that asks models of it
 COMMANDS = {"span": "`bertline answer`", "tagging": "`bertline tag`"}
 COMMANDS |= {"embedding": "`bertline embed` or `bertline fill-mask`"}
@@ -60,7 +60,7 @@ def predict(
 @cli.command(**listed(SERVE, 'bertline answer artifacts/onnx/squad "Who wrote it?" letter.txt'))
 def answer(
     model: Model,
-    question: str,
+    question: Annotated[str, typer.Argument(help="a question about the context")],
     context: Annotated[
         str, typer.Argument(metavar="CONTEXT | FILE | -", help="a text, a file, or - for standard input")
     ],
@@ -104,7 +104,7 @@ def embed(
     columns: Columns = None,
     pooling: Annotated[str, typer.Option(help="mean of all tokens, or cls")] = "mean",
     normalize: Annotated[bool, typer.Option(help="make each vector's length 1")] = False,
-    as_json: Annotated[bool, json_with("an object a row: vector")] = False,
+    as_json: Annotated[bool, json_with("an object for each row: vector")] = False,
 ) -> None:
     """Print the vectors of texts, by the encoder of MODEL; the export of an encoder needs no torch."""
     opened = _opened(model, ())
@@ -123,9 +123,9 @@ def embed(
 @cli.command("fill-mask", **listed(SERVE, 'bertline fill-mask encoders/mini-ja "私は[MASK]が好き。"'))
 def fill_mask(
     encoder: Annotated[Path, typer.Argument(help="the folder of a pretrained encoder, or of its export")],
-    text: str,
+    text: Annotated[str, typer.Argument(help="a text with one or more [MASK]")],
     top: Annotated[int, typer.Option(min=1, help="pieces for each [MASK]")] = 5,
-    as_json: Annotated[bool, json_with("an object a [MASK]: guesses, a list of piece, score")] = False,
+    as_json: Annotated[bool, json_with("an object for each [MASK]: guesses (a list of piece, score)")] = False,
 ) -> None:
     """Print the words that ENCODER would put in place of each [MASK] of TEXT."""
     from pipelines.inference.fill_mask import fill, require_mask

@@ -26,7 +26,7 @@ def status(as_json: Annotated[bool, json_with(STATUS)] = False) -> None:
 
 
 @cli.command(**listed(LOOK_AFTER, "bertline doctor", "bertline doctor --json"))
-def doctor(as_json: Annotated[bool, json_with("a list of check, state, says, mend")] = False) -> None:
+def doctor(as_json: Annotated[bool, json_with("a list of objects: check, state, says, mend")] = False) -> None:
     """Check the installation, the machine and this checkout; print what is wrong, and the command that mends it."""
     from flows.local import checkup
 

@@ -28,7 +28,7 @@ def verify(
         str | None, typer.Option(help="of the answers whose receipts to check; others in the files may lack receipts")
     ] = None,
     as_json: Annotated[
-        bool, json_with("ok, findings; of a job inputs_compared, summary; receipts, replayed if they were checked")
+        bool, json_with("ok, findings; also of a job: inputs_compared, summary; also if checked: receipts, replayed")
     ] = False,
 ) -> None:
     """Prove from files of answers that no row is lost, doubled or changed; name every row that was touched."""

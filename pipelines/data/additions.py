@@ -33,7 +33,7 @@ class Addition:
         empty: places of rows without a text; only where the entry does not leave them out.
         labels: new labels -> rows; only where the entry lists no labels.
         before, after: split -> rows.
-        moved: rows of before whose split is another one now.
+        moved: earlier rows whose split is another one now.
     """
 
     file: Path
@@ -264,7 +264,7 @@ def sentences(addition: Addition) -> Iterator[str]:
     )
     if addition.after["test"] != addition.before["test"]:
         moved = f", and {addition.moved:,} of the earlier rows are in another split" if addition.moved else ""
-        yield f"the test has other rows now{moved}: compare no score with one of before"
+        yield f"the test has other rows now{moved}: do not compare new scores with earlier ones"
 
 
 def _some(places: Sequence[str]) -> str:

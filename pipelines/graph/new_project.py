@@ -28,10 +28,11 @@ LEFT_OUT = ("DVC_", "GIT_")  # variables of a command that runs inside a stage o
 
 def default_remote(folder: Path) -> Path:
     """The folder FOLDER.remote; a new one named after bertline if DVC, whose configuration is ASCII, cannot have it."""
-    if folder.name.isascii():
-        return folder.with_name(f"{folder.name}.remote")
+    place = folder.resolve() if folder.name in ("", "..") else folder  # `.` has no name
+    if place.name.isascii():
+        return place.parent / f"{place.name}.remote"
     names = ("bertline.remote", *(f"bertline-{number}.remote" for number in range(2, 1000)))
-    return next(place for place in map(folder.with_name, names) if not place.exists())
+    return next(place.parent / name for name in names if not (place.parent / name).exists())
 
 
 def create(folder: Path, remote: Path) -> Iterator[str]:

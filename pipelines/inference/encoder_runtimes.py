@@ -58,7 +58,7 @@ class TorchEncoder(runtimes.Torch):
 
     def _take(self, model: Any, task: Task) -> None:
         super()._take(model, task)
-        if self.device.type == "cpu":  # twice the time of batches, but the same bits in any company
+        if self.device.type == "cpu":  # twice the time of batches, but the same bits in any batch
             self.batching = runtimes.ALONE
 
     def of_kind(self, kind: str) -> Self:

@@ -21,7 +21,7 @@ def first(entry: Score) -> Window:
 
 
 def score(job: str, entry: Score, windows: Sequence[Window], must: int, score_window: ScoreOne) -> list[str]:
-    """Score each window once, the newest first; returns a line for each, the oldest first, and one for those of before.
+    """Score each window once, the newest first; returns a line for each, the oldest first, and one for earlier ones.
 
     A window whose target is not from its source, this model and this prefix fails. What fails does not keep the others;
     it is raised at the end, as is a missing file of the last `must` windows.

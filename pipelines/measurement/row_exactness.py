@@ -13,7 +13,7 @@ LONGEST = 64  # tokens of a random sequence; each length from 2 to this is equal
 def largest_difference(
     predictor: Predictor, sequences: int = 24, partitions: int = 4, seed: int = 0, alone: Predictor | None = None
 ) -> float:
-    """The largest difference of a number of a sequence's outputs between the sequence alone and in company.
+    """The largest difference of a number of a sequence's outputs between the sequence alone and in a batch.
 
     The sequences are split at random into requests, `partitions` times. 0.0 means that all bits are equal.
 

@@ -96,6 +96,13 @@ def broken_links(text: str, folder: Path) -> list[str]:
     ]
 
 
+def missing_paths(text: str) -> list[str]:
+    """Paths of this repository between backticks that are not there."""
+    folders = "benchmarks|bertline|docker|docs|encoders|flows|params|pipelines|samples|tests"
+    paths = re.findall(rf"`((?:{folders})/[\w./-]+)`", without_code(text))
+    return [path for path in paths if not (ROOT / path).exists()]
+
+
 def commands(text: str) -> set[str]:
     """The commands of a page: the lines of its shell blocks, and what its prose has between backticks."""
     lines = "".join(blocks(text, "sh")).replace("\\\n", " ").splitlines()
@@ -158,10 +165,12 @@ def test_a_page_is_wrapped_and_leads_somewhere(page: str) -> None:
     assert long_lines(text) == []
     assert broken_links(text, (ROOT / page).parent) == []
     assert [command for command in commands(text) if not is_there(command)] == []
+    assert page.startswith("docs/log/") or missing_paths(text) == []  # a log tells of files that were there
 
 
 def test_planted_faults_of_a_page_are_found() -> None:
     assert {"README.md", "CHANGELOG.md", "docs/glossary.md", "encoders/mini-ja/README.md"} < set(pages())
+    assert missing_paths("`docs/map.md`, `docs/no.md`, `ray/no.py`") == ["docs/no.md"]
     assert long_lines(f"| {'x' * 100} |\n```\n{'x' * 101}\n```\n{'x' * 101}\n{'x' * 100}") == ["x" * 101]
     links = "[a](README.md) [b](nothing.md) [c](docs/log/README.md#nothing) [d](#one-two) [e](#three) [f](https://x.y)"
     assert broken_links(f"{links}\n# One, two", ROOT) == ["nothing.md", "docs/log/README.mdnothing", "three"]

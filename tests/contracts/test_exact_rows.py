@@ -1,4 +1,4 @@
-"""An exported model answers a row with the same bits alone and in any company.
+"""An exported model answers a row with the same bits alone and beside any others.
 
 test_exported_variants has the methods, test_kinds_and_families the kinds.
 """
@@ -47,7 +47,7 @@ def test_a_row_has_the_same_bits_in_any_company(family: str, tmp_path_factory: p
 def test_a_row_whose_tokens_are_added_up_has_the_same_bits(
     kind: str, head: str, pooling: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Alone and in any company, in one thread and in two."""
+    """Alone and beside any others, in one thread and in two."""
     onnx = exported.of_teacher(tmp_path_factory, "modernbert", kind, head, pooling) / "onnx"
     predictor = Predictor.load(onnx)
     one, two = (Predictor.load(onnx, threads=count) for count in (1, 2))

@@ -100,7 +100,7 @@ def test_what_must_not_join_is_counted_and_named() -> None:
         "march.csv: 1 rows have the label 'freezing', which is new",
         "train.csv: 2 rows are added; train 60 -> 62, test 30 -> 30",
     ]
-    assert not any("compare no score" in line for line in output)
+    assert not any("do not compare" in line for line in output)
     assert Path("train.csv").read_text().endswith("\n" + "".join(f"{','.join(row)}\n" for row in [
         (fresh[0][0], "billing"), ('"a second new one, which freezes"', "freezing")]))  # fmt: skip
     Path("train.csv.dvc").touch()

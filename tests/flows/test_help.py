@@ -52,6 +52,7 @@ def test_each_command_has_help_an_example_that_parses_and_shared_options(name: s
     for program, verb, *words in examples(name):
         assert (program, verb) == ("bertline", name)
         assert command.make_context(name, list(words)).command is command
+    assert [param.name for param in command.params if not param.help] == []
     options = {option for param in command.params for option in param.opts}
     assert {"--quiet", "--debug"} <= options
     assert bool(json_answers.json_help(name).startswith(json_answers.HEAD)) is (name not in WITHOUT_JSON)

@@ -1,4 +1,4 @@
-"""The attempts of a scoring job: which windows, in which order, which again, and what is said of those of before."""
+"""The attempts of a scoring job: which windows, in which order, which again, and what is said of earlier ones."""
 
 import json
 from datetime import UTC, datetime

@@ -21,7 +21,7 @@ def json_help(name: str) -> str:
 def keys(name: str, place: int = 0) -> set[str]:
     """The keys of the answer; `place` counts the forms of a command that has several."""
     form = json_help(name).removeprefix(HEAD).split("; ")[place]
-    words = re.sub(r"^(a list of |an object a row: |with --\S+ |of \w+ )| \(.*?\)", "", form)
+    words = re.sub(r" \(.*?\)|^.*: ", "", form)  # such as `a list of objects: run, score (the mean)`
     return {word.split()[0] for word in words.split(", ")}
 
 

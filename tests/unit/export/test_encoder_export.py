@@ -1,4 +1,4 @@
-"""An exported encoder: torch's vectors and guesses, with the same bits in any company."""
+"""An exported encoder: torch's vectors and guesses, with the same bits whatever stands beside a text."""
 
 import json
 import shutil

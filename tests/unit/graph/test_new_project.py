@@ -22,6 +22,14 @@ def test_the_default_remote_has_a_name_that_dvc_can_write(tmp_path: Path) -> Non
     assert new_project.default_remote(tmp_path / "プロジェクト") == tmp_path / "bertline-2.remote"
 
 
+def test_the_folder_may_be_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tickets").mkdir()
+    monkeypatch.chdir(tmp_path / "tickets")
+    assert new_project.default_remote(Path("/")).parent == Path("/")
+    assert list(new_project.create(Path(), new_project.default_remote(Path())))
+    assert (tmp_path / "tickets.remote").is_dir()
+
+
 def test_a_remote_that_dvc_cannot_write_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"遠隔: DVC can write ASCII .* is \.\./遠隔; name another folder"):
         list(new_project.create(tmp_path / "tickets", tmp_path / "遠隔"))

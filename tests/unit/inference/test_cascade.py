@@ -1,4 +1,4 @@
-"""A cascade answers each row with the bits of its student or of its champion, in any company."""
+"""A cascade answers each row with the bits of its student or of its champion, whatever rows stand beside it."""
 
 import json
 import shutil
