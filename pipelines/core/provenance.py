@@ -26,7 +26,7 @@ def digest(path: Path) -> str:
     return sha256(path / FILE) if (path / FILE).is_file() else _of_files(path)
 
 
-def contents(path: Path) -> str:
+def content_digest(path: Path) -> str:
     """sha256 of a file's bytes, or of the names and bytes of a folder's files, with or without provenance.json.
 
     A linked file counts by its bytes; caches of DVC and of Hugging Face's hub link files. Raises InputError for what

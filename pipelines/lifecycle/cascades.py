@@ -118,7 +118,7 @@ def _faster(champion: Path, composed: Path, entry: Evaluate) -> tuple[float, flo
 
 def _tags(student: str, champion: registry.Version, composed: Path, image_commit: str) -> dict[str, str]:
     """The provenance of the student's run, with the digest of the cascade and the champion as its teacher."""
-    digest = provenance.contents(composed)
+    digest = provenance.content_digest(composed)
     teachers = json.dumps([{"model": champion.name, "version": champion.version}])
     of_cascade = {**dict.fromkeys(registry.SAME, digest), registry.TEACHERS: teachers}
     return registration.provenance_tags(student, image_commit) | of_cascade

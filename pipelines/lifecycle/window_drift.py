@@ -194,7 +194,7 @@ def _folder(version: registry.Version, target: Path) -> Path:
     """The folder of the version that scored a file. Raises InputError if the file names other files of that number."""
     folder = registry.folder(version)
     scored_by = batch_scoring.model_digest(target)
-    if scored_by and scored_by != provenance.contents(folder):
+    if scored_by and scored_by != provenance.content_digest(folder):
         raise InputError(f"{target}: scored by another model than {version} has now; score it again")
     return folder
 

@@ -126,6 +126,6 @@ def _opened(name: Any, number: Any, digest: Any) -> Predictor:
             if not runtime:
                 raise
             continue
-        if provenance.contents(folder) == digest:
+        if provenance.content_digest(folder) == digest:
             return Predictor.load(folder)
     raise InputError(f"{version}: its files are others than those with the digest {shown(digest)}")

@@ -80,7 +80,7 @@ def score(source: Path, target: Path, version: registry.Version, prefix: str = "
         rows = file.metadata.num_rows
         on_ray = rows >= ROWS_FOR_RAY if ray is None else ray
         scored = _on_ray(source, arguments) if on_ray else scored_here(source, Scorer(**arguments))
-        _write(aside, scored, job, rows, provenance.contents(folder))
+        _write(aside, scored, job, rows, provenance.content_digest(folder))
     return rows
 
 

@@ -174,7 +174,7 @@ def begin(
         source=job_folders.full_name(str(source)),
         model=version.name,
         version=version.version,
-        model_digest=provenance.contents(folder),
+        model_digest=provenance.content_digest(folder),
         prefix=options.prefix,
         longest=options.longest,
         partitions=planned,
@@ -211,7 +211,7 @@ def _require_same(job: Job, target: Folder, source: Folder, model: str, options:
 
 def _require_unchanged_model(job: Job, version: registry.Version, folder: Path, alias: str) -> None:
     """Raise InputError if the model's files are others than when the job began; say so if the champion is another."""
-    if provenance.contents(folder) != job.model_digest:
+    if provenance.content_digest(folder) != job.model_digest:
         raise InputError(f"{version}: its files are others than when the job began; score into another folder")
     try:
         now = registry.get(job.model, alias)

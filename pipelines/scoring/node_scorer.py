@@ -80,7 +80,7 @@ class NodeScorer:
             raise InputError(f"{source}: not there; {SHARE}")
         if not self.folder.is_dir():
             raise InputError(f"{self.folder}: not there, and it is the model; {SHARE}")
-        if provenance.contents(self.folder) != self.job.model_digest:
+        if provenance.content_digest(self.folder) != self.job.model_digest:
             raise InputError(f"{self.folder}: other files of the model than when the job began; {SHARE}")
 
     def score(self, number: int, planned: Planned) -> PartitionParts | Other | str:

@@ -79,7 +79,7 @@ def _run(mended: Path, target: Folder, model: str, commit: str) -> Replay:
     by_source = _mended(mended, target, job, entries)
     version = job_record.version(job, target)
     folder = registry.folder(version)
-    if provenance.contents(folder) != job.model_digest:
+    if provenance.content_digest(folder) != job.model_digest:
         raise InputError(f"{version}: its files are others than when the job began")
     signer = job.signer()
     signer = replace(signer, commit=commit) if signer else None

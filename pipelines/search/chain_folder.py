@@ -95,7 +95,7 @@ class ChainFolder:
                 name = _with_digest(run, run)  # a chain may have its name
             _point(self.place / paths.model(name), model)
         target = self.place / paths.onnx(name)
-        contents = provenance.contents(self.place / paths.model(name))
+        contents = provenance.content_digest(self.place / paths.model(name))
         digest, stamp = _digest([entry, _code("export"), contents]), self.place / f"exported-{name}"
         if target.is_dir() and not (stamp.is_file() and stamp.read_bytes() == digest.encode()):
             shutil.rmtree(target)

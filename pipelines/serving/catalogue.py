@@ -124,7 +124,7 @@ class Catalogue:
                 raise InputError(f"{version} answers already")
             self._refusals.forget(version)
             folder = registry.folder(version, source.runtime)
-            digest = provenance.contents(folder)
+            digest = provenance.content_digest(folder)
             model = certification.certified(
                 name, version, folder, source.runtime, self._threads, current, self.conditions
             )
@@ -261,7 +261,7 @@ class Catalogue:
         try:
             self._refusals.require_new(version, runtime)
             folder = registry.folder(version, runtime)
-            digest = provenance.contents(folder)
+            digest = provenance.content_digest(folder)
             self._refusals.require_new_files(version, runtime, digest)
             model = certification.certified(name, version, folder, runtime, self._threads, current, self.conditions)
         except InputError as error:

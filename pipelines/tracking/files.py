@@ -77,7 +77,7 @@ def digest_as_promoted(version: Version, name: str, place: Path, promoted: dict[
     Raises:
         InputError: the artifact has changed since.
     """
-    digest = provenance.contents(place)
+    digest = provenance.content_digest(place)
     changed = promoted and promoted.get(name) != digest
     if changed or promoted.get(RUNTIME, version.tags.get(RUNTIME)) != version.tags.get(RUNTIME):
         raise InputError(

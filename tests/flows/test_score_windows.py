@@ -252,7 +252,7 @@ def test_a_window_that_cannot_be_measured_does_not_hide_the_drift_of_others(
     for day, texts in zip(days(), (USUAL, USUAL, USUAL, OTHER, OTHER), strict=True):
         arrive(day, texts)
     score_windows("daily")
-    digest = provenance.contents(registry.folder(champion))
+    digest = provenance.content_digest(registry.folder(champion))
     assert batch_scoring.model_digest(Path(f"out/{days()[1]}.parquet")) == digest
     os.remove(f"out/{days()[1]}.parquet")
     ledger.append("tiny", ledger.read("tiny"), "promote", other.version, "a test")

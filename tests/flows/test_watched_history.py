@@ -142,7 +142,7 @@ def test_a_number_that_names_other_files_now_is_no_origin(checkout: Path, monkey
     Path("model/weights").write_text("these")
     monkeypatch.setattr(registry, "folder", lambda version: Path("model"))
     version, rows = registry.Version("m", 1, {}), pa.table({"model_version": [1]})
-    for digest, target in ((provenance.contents(Path("model")), "same.parquet"), ("0" * 64, "other.parquet")):
+    for digest, target in ((provenance.content_digest(Path("model")), "same.parquet"), ("0" * 64, "other.parquet")):
         schema = rows.schema.with_metadata({batch_scoring.MODEL: digest.encode()})
         tables.write(Path(target), rows.cast(schema).to_batches(), schema)
     write_scored(Path("older.parquet"), 1)

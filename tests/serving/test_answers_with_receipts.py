@@ -41,7 +41,7 @@ def from_a_job(folder: Path, name: str, rows: list[dict[str, Any]], signer: Sign
     predictor = Predictor.load(folder)
     kind = predictor.task.kind
     inputs = pa.Table.from_pylist(rows).cast(pa.schema([schema.ROWS[kind].field(n) for n in schema.INPUTS[kind]]))
-    record = Job(1, "in", name, 1, provenance.contents(folder), "", 10**6, [])
+    record = Job(1, "in", name, 1, provenance.content_digest(folder), "", 10**6, [])
     piece = Piece(inputs, inputs, np.arange(len(rows)), [])
     return PieceScorer(predictor, record, signer=signer)(piece)
 
@@ -53,7 +53,7 @@ def test_a_row_has_the_same_receipt_online_and_in_a_job(
     folder, rows = exported.models(tmp_path_factory) / f"{kind}-onnx", exported.ROWS[kind]
     signer = Signer(ReceiptKeys.read(keys).current, "a commit")
     catalogue = served.catalogue({kind: folder})
-    catalogue._models = {kind: replace(catalogue[kind], digest=provenance.contents(folder))}
+    catalogue._models = {kind: replace(catalogue[kind], digest=provenance.content_digest(folder))}
     catalogue.signer = signer
     with served.serving(catalogue) as address, ThreadPoolExecutor() as pool:
         bodies = [{"rows": rows[::-1]}, *({"rows": [row], "scores": True} for row in rows)]

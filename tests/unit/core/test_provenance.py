@@ -29,20 +29,20 @@ def test_no_two_folders_have_one_digest(tmp_path: Path) -> None:
     for place in (folder, elsewhere):
         place.mkdir()
         (place / "weights").write_text("1")
-    whole = provenance.contents(folder)
-    assert whole == provenance.contents(elsewhere)
+    whole = provenance.content_digest(folder)
+    assert whole == provenance.content_digest(elsewhere)
     name = f"a\n{provenance.sha256(folder / 'weights')}  weights"
     (folder / name).write_text("")  # the digest of `a` and `weights` would be that of this file
     with pytest.raises(InputError, match=r"model: '.*' has a control character in its name; rename it$"):
-        provenance.contents(folder)
+        provenance.content_digest(folder)
     (folder / name).unlink()
     (folder / "champion").symlink_to(elsewhere)
     with pytest.raises(InputError, match=r"model/champion: a link to a folder, whose files no digest covers; put"):
-        provenance.contents(folder)
+        provenance.content_digest(folder)
     assert provenance.digest(folder)  # an input of one's own may have linked folders
     (folder / "champion").unlink()
     (folder / "weights").unlink()
     (folder / "weights").symlink_to(elsewhere / "weights")  # as a cache of DVC or of the hub has it
-    assert provenance.contents(folder) == whole
+    assert provenance.content_digest(folder) == whole
     (tmp_path / "linked").symlink_to(folder)
-    assert provenance.contents(tmp_path / "linked") == whole
+    assert provenance.content_digest(tmp_path / "linked") == whole

@@ -106,7 +106,7 @@ def test_rows_are_the_same_whatever_is_expected_of_them(checkout: Path) -> None:
         rows = {"corpus": "custom", "source": "a.csv", "expect": expect}
         Path("params.yaml").write_text(yaml.safe_dump({"prepare": {"animals": rows}}))
         prepare.main("animals")
-        digests.add(provenance.contents(paths.rows("animals")))
+        digests.add(provenance.content_digest(paths.rows("animals")))
     assert len(digests) == 1
 
 
