@@ -1,4 +1,4 @@
-"""Vectors of texts are the pooled states of transformers' own model, with the same bits whatever stands beside a text."""
+"""Vectors of texts are the pooled states of transformers' own model, with the same bits whatever is beside a text."""
 
 from pathlib import Path
 
