@@ -51,7 +51,7 @@ def version(model: str) -> "Version":
     registry_refusals.of_version(name, alias)  # before MLflow is imported, which takes seconds
     from pipelines.tracking import registry
 
-    return registry.version(name, int(alias)) if alias.isdecimal() else registry.get(name, alias)
+    return registry.labelled(name, alias)
 
 
 def _name_and_alias(model: str) -> tuple[str, str]:

@@ -48,7 +48,7 @@ def of_model(which: str) -> dict[str, Any]:
     if not parts:
         raise UsageError(f"{which}: not a version; write it as NAME@champion or NAME@3")
     name, label = parts[1], parts[2] or parts[3]
-    version = registry.version(name, int(label)) if label.isdecimal() else registry.get(name, label)
+    version = registry.labelled(name, label)
     facts = described(version)
     return facts | {
         "champion": ledger.champion(name) == version.version,

@@ -21,7 +21,7 @@ def of_version(name: str, label: str) -> Facts:
     Those of its model are as they were when it was registered, or, for a version without them, as this checkout's files
     say. Raises InputError if there is no such version, or it has no model folder, as a cascade.
     """
-    version = registry.version(name, int(label)) if label.isdecimal() else registry.get(name, label)
+    version = registry.labelled(name, label)
     rules = model_card.entries("promote").get(name, {})
     about = {"name": name, "version": version.version, **_registered(version)}
     stored = mapping(_json(version.tags.get(TAG, ""))) | model_card.declared(rules)

@@ -39,9 +39,7 @@ class Source(NamedTuple):
             if not self.folder.is_dir():
                 raise InputError(f"{self.folder}: no such folder")
             return registry.Version(self.model, 0, {})
-        if self.alias.isdecimal():
-            return registry.version(self.model, int(self.alias))
-        return registry.get(self.model, self.alias)
+        return registry.labelled(self.model, self.alias)
 
 
 def sources(texts: Iterable[str], runtime: str = "") -> dict[str, Source]:

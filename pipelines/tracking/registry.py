@@ -157,6 +157,11 @@ def version(name: str, number: int) -> Version:
         return _version(client, name, number)
 
 
+def labelled(name: str, label: str) -> Version:
+    """The version of `name` by its number or an alias, as people write it. Raises InputError if there is none."""
+    return version(name, int(label)) if label.isdecimal() else get(name, label)
+
+
 def find(name: str, number: int) -> Version | None:
     """A version by its number; None if it was deleted."""
     client = store.existing()
