@@ -8,8 +8,10 @@ from pipelines.core.errors import UsageError
 
 def score(model: str, source: Path | str, target: Path | str, prefix: str) -> int:
     """See `bertline.score`."""
+    from pipelines.entries.parts.prefix import checked
     from pipelines.scoring import job_folders
 
+    checked(prefix)
     is_remote = job_folders.is_remote(source) or job_folders.is_remote(target)
     if not is_remote and Path(source).suffix.lower() not in (".csv", ".jsonl") and not Path(source).is_dir():
         from pipelines.scoring import batch_scoring

@@ -29,7 +29,7 @@ def _prefix(prefix: str) -> str:
 
     try:
         return checked(prefix)
-    except ValueError as error:
+    except UsageError as error:
         raise UsageError(f"--prefix: {error}") from None
 
 

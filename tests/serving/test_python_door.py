@@ -54,6 +54,8 @@ def test_a_registered_version_is_opened_and_scores_a_file(version: registry.Vers
     assert bertline.score("tiny", checkout / "in.csv", checkout / "scored") == 2
     with pytest.raises(bertline.InputError, match="tiny@1: a folder, CSV or JSONL is scored by NAME or NAME@ALIAS"):
         bertline.score("tiny@1", checkout / "in.csv", checkout / "again")
+    with pytest.raises(bertline.InputError, match="has a character that cannot be printed"):
+        bertline.score("tiny", checkout / "in.csv", checkout / "again", prefix="a\n")
     with pytest.raises(bertline.InputError, match="tiny: no alias 'best'; there are: challenger, champion"):
         bertline.load("tiny@best")
 
