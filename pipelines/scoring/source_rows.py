@@ -25,7 +25,7 @@ def completed(mended: dict[int, Values], names: list[str], job: Job, planned: Pl
     Raises InputError for a column that is no input of the task if its row cannot be read now as the job read it.
     """
     lacking = [name for name in names if any(name not in values for values in mended.values())]
-    stored = _found(job, planned, task, mended.keys(), lacking) if lacking else {}
+    stored = _stored_rows(job, planned, task, mended.keys(), lacking) if lacking else {}
     inputs = columns.inputs(task.kind)
     whole = {number: (stored or {}).get(number, {}) | values for number, values in mended.items()}
     for number, values in whole.items():
@@ -38,7 +38,7 @@ def completed(mended: dict[int, Values], names: list[str], job: Job, planned: Pl
     return whole
 
 
-def _found(
+def _stored_rows(
     job: Job, planned: Planned, task: Task, numbers: Iterable[int], names: list[str]
 ) -> dict[int, Values] | None:
     """The rows with these numbers; None if the file is gone, or not what it was when the job began."""
