@@ -113,7 +113,7 @@ def bookkeeping(folder: Path, source: Path, target: Path) -> None:
         assert not job_record.is_changed(planned, partition)
         file = target / job_folders.PARTIAL / "rows.parquet"
         shutil.copyfile(partition.path, file)
-        entry = partition_scoring.stamped(record, manifest.PARTITION, planned.name, planned.digest, file, str(number))
+        entry = partition_scoring.entry_of(record, manifest.PARTITION, planned.name, planned.digest, file, str(number))
         manifest.write(Folder(target), f"{number:06d}", entry)
 
 

@@ -25,9 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import psutil
 import pyarrow as pa
 
-from flows.local.http_service import free_port, wait_for
+from flows.local.http_service import wait_for
 from pipelines.checkpoints import folder as model_folder
 from pipelines.checkpoints import new_head
+from pipelines.core.ports import free_port
 from pipelines.core.task import Task
 from pipelines.export import onnx_export
 from pipelines.inference.predictor import Predictor

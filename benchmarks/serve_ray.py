@@ -13,7 +13,7 @@ from pathlib import Path
 import harness
 import serve
 
-from flows.local.http_service import free_port
+from pipelines.core.ports import free_port
 
 PLAIN = (sys.executable, "-m", "uvicorn", "--factory", "serve_peers:plain", "--app-dir", "benchmarks")
 QUIET = ("--log-level", "warning", "--no-access-log")

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from flows.local import code_commit
+from pipelines.core import ports
 from pipelines.core.errors import InputError, UsageError, choices
 from pipelines.inference.receipt_keys import ReceiptKeys
 from pipelines.inference.receipts import Signer
@@ -183,7 +184,7 @@ def serving_in_ray(sources: dict[str, Source], settings: Settings | None = None)
         source.version()  # a name that does not exist is found before Ray takes its seconds to start
     beside = {"canary": _numbered(settings.canaries), "shadow": _numbered(settings.shadows)}
     require_free(settings.host, settings.port)
-    port = settings.port or free_port(settings.host)
+    port = settings.port or ports.free_port(settings.host)
     with deployment.started(settings.host, port, settings.certificate) as address:
         _require_keys(address, settings)
         models = {name: str(source) for name, source in sources.items()}
@@ -276,12 +277,6 @@ def _listener(host: str, port: int) -> socket.socket:
 def require_free(host: str, port: int) -> None:
     """Raise InputError if nothing could listen there."""
     _listener(host, port).close()
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port on which nothing listens now."""
-    with closing(_listener(host, 0)) as probe:
-        return probe.getsockname()[1]
 
 
 def wait_for(url: str, seconds: float) -> None:

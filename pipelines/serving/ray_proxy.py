@@ -3,14 +3,13 @@
 import fcntl
 import os
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipelines.core import secret_file
+from pipelines.core import ports, secret_file
 from pipelines.serving import haproxy
 from pipelines.serving.certificates import Certificate
 
@@ -76,7 +75,7 @@ def settings(host: str, port: int, certificate: Certificate | None = None) -> It
         places = {
             haproxy.BINARY: command(),
             haproxy.BIND: bound + (_encrypted(certificate, Path(place)) if certificate else ""),
-            "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(_free_port()),
+            "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(ports.free_port()),
             "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",  # HAProxy on this machine hears of it at once
         }
         os.environ.update(SETTINGS | before | files | places)
@@ -113,10 +112,3 @@ def _remove_if_left(folder: Path) -> None:
     with suppress(OSError), open(folder / LOCK, "r+") as lock:  # in use, another user's, or gone meanwhile
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(folder)
-
-
-def _free_port() -> int:
-    """A port of this machine on which nothing listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -1,5 +1,6 @@
 """If the clock of MLflow's store is set back between promotions, event numbers keep the order, and nothing is lost."""
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,7 +11,7 @@ import mlflow
 import pytest
 
 from pipelines.lifecycle import history
-from pipelines.tracking import ledger
+from pipelines.tracking import ledger, ledger_cache
 from tests.support import ledgers, stores
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,7 @@ def database(checkout: Path) -> Iterator[Path]:
 
 
 def promote_at(clock: str, version: int, database: Path) -> None:
-    """Promote, then set the time of the event in MLflow's database to `clock`."""
+    """Promote, then set the time of the event in MLflow's database to `clock`, before this checkout has read it."""
     state = ledger.append("m", ledger.read("m"), "promote", version, "a test")
     at_ms = datetime.fromisoformat(f"2026-01-01T{clock}").replace(tzinfo=UTC).timestamp() * 1000
     with closing(sqlite3.connect(database)) as connection, connection:
@@ -34,6 +35,7 @@ def promote_at(clock: str, version: int, database: Path) -> None:
             (int(at_ms), state.last[0]),
         )
         assert changed.rowcount == 1
+    shutil.rmtree(ledger_cache.FOLDER)
 
 
 def version_at(clock: str) -> str:

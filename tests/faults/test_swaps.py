@@ -14,7 +14,7 @@ from typing import Any
 import mlflow
 import pytest
 
-from flows.local.http_service import free_port
+from pipelines.core.ports import free_port
 from tests.support import exported, forked, poisoned, raw_http, stores, tiny
 from tests.support.places import ROOT
 

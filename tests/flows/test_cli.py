@@ -74,7 +74,7 @@ def test_table_shows_every_run_and_what_it_took_here() -> None:
     assert lines[2].split()[-2:] == ["1.25", "12,345"]
     runs_as_json = json.loads(bertline("table", "--json").stdout)
     assert [(run["run"], run["split"]) for run in runs_as_json] == [("other", "test"), ("worse", "test")]
-    assert f"a list of {', '.join(runs_as_json[0])}" == comparisons.RUNS
+    assert f"a list of objects: {', '.join(runs_as_json[0])}" == comparisons.RUNS
 
 
 COMMANDS = [

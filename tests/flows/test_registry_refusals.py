@@ -157,11 +157,12 @@ def test_a_store_that_is_read_otherwise_is_left_to_mlflow(checkout: Path, monkey
         "postgresql://127.0.0.1/x",
         "http://127.0.0.1:1",
         "http://",
-        "sqlite:////no/such/file",
         "databricks",
     ):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
         assert registry_snapshot.read("m") is None
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////no/such/file")
+    assert registry_snapshot.read("m") == registry_snapshot.Snapshot()
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert registry_snapshot.read("m") == registry_snapshot.Snapshot()
     monkeypatch.setenv("MLFLOW_WORKSPACE", "other")

@@ -23,9 +23,9 @@ from websockets.typing import Subprotocol
 
 from flows.local import prefect_api, prefect_key, prefect_settings
 from flows.local import servers as local_servers
-from flows.local.http_service import free_port
 from pipelines.core import tables
 from pipelines.core.errors import InputError
+from pipelines.core.ports import free_port
 from pipelines.graph import new_project
 from pipelines.tracking import ledger, registry
 from tests.support import servers, stores, tiny

@@ -20,9 +20,9 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows import failure_hook, prefect_events, retrain
 from flows.failure_hook import HOOKS
-from flows.local.http_service import free_port
 from flows.new_data import new_data
 from pipelines.core.errors import InputError
+from pipelines.core.ports import free_port
 from pipelines.graph import executor, why
 from pipelines.tracking import ledger, registry
 from tests.support import ledgers

@@ -9,10 +9,11 @@ import mlflow
 import pytest
 
 from flows import promote as flow
-from flows.local.http_service import Settings, free_port, serving
+from flows.local.http_service import Settings, serving
 from flows.local.watched_service import watched
 from flows.rollback import rollback
 from pipelines.core.errors import UsageError
+from pipelines.core.ports import free_port
 from pipelines.lifecycle import history, service_watch, status
 from pipelines.lifecycle.service_watch import Client, Service
 from pipelines.serving import catalogue

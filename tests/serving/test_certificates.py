@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from flows.local import http_service, reachable
-from flows.local.http_service import Settings, free_port
+from flows.local.http_service import Settings
 from pipelines.core.errors import InputError, UsageError
+from pipelines.core.ports import free_port
 from pipelines.lifecycle.service_watch import Client, Service, ServiceProbe
 from pipelines.serving import connections, deployment, haproxy, ray_proxy
 from pipelines.serving.certificates import Certificate

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.local.http_service import free_port
 from pipelines.core import plugins
+from pipelines.core.ports import free_port
 from pipelines.serving import haproxy, ray_proxy
 from pipelines.serving.app import PROTOCOLS
 from pipelines.serving.refusals import Refusals

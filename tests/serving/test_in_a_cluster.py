@@ -11,8 +11,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from flows.local.http_service import ask, free_port
+from flows.local.http_service import ask
 from pipelines.core.errors import InputError
+from pipelines.core.ports import free_port
 from pipelines.tracking import registry
 from tests.support import forked, ray_nodes, tiny
 from tests.support.forked import Forked

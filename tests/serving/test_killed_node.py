@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.local.http_service import free_port
+from pipelines.core.ports import free_port
 from pipelines.serving import ray_proxy
 from pipelines.tracking import registry
 from tests.support import ray_nodes, servers, steady_clients, tiny

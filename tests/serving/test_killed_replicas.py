@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from flows.local.http_service import free_port
+from pipelines.core.ports import free_port
 from pipelines.serving import ray_proxy
 from tests.support import exported, proxied, raw_http, servers, steady_clients, tiny
 from tests.support.places import ROOT

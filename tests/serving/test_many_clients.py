@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.local.http_service import free_port
+from pipelines.core.ports import free_port
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.model_sources import Source
 from tests.support import exported, proxied, raw_http, served, servers, tiny

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.local.http_service import free_port, wait_for
+from flows.local.http_service import wait_for
 from pipelines import NO_TELEMETRY
+from pipelines.core.ports import free_port
 from tests.support import forked
 from tests.support.places import ROOT
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.local.http_service import free_port
 from pipelines.core.errors import InputError, UsageError
+from pipelines.core.ports import free_port
 from pipelines.serving import haproxy, listeners, rollouts
 from pipelines.serving.catalogue import Catalogue
 from pipelines.serving.model_sources import Source

@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.local.http_service import Settings, ask, free_port, serving, serving_in_ray, wait_for
+from flows.local.http_service import Settings, ask, serving, serving_in_ray, wait_for
 from pipelines.core.errors import InputError
+from pipelines.core.ports import free_port
 from pipelines.inference.predictor import Predictor
 from pipelines.scoring import batch_scoring
 from pipelines.serving import bodies, catalogue, docs_page
@@ -81,11 +82,6 @@ def test_what_cannot_be_served_is_one_sentence(version: registry.Version) -> Non
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="this machine has no IPv6")
-def test_a_free_port_is_found_at_an_address_of_ipv6() -> None:
-    with socket.create_server(("::1", free_port("::1")), family=socket.AF_INET6) as listener:
-        assert listener.getsockname()[1]
-
-
 @pytest.mark.parametrize(("encrypted", "by"), [(False, signal.SIGTERM), (True, signal.SIGTERM), (False, signal.SIGHUP)])
 def test_sigterm_lets_requests_be_answered_and_ends_all(
     encrypted: bool,

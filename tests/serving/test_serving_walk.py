@@ -10,8 +10,8 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from flows.local.http_service import free_port
 from flows.rollback import rollback
+from pipelines.core.ports import free_port
 from pipelines.tracking import ledger, registry
 from tests.support import exported, forked, raw_http, stores, tiny
 from tests.support.places import CODE, ROOT

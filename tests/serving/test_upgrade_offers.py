@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from flows.local.http_service import free_port
+from pipelines.core.ports import free_port
 from pipelines.serving import connections
 from tests.serving.test_times_of_connections import listening
 from tests.support import proxied, raw_http, servers

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-from flows.local.http_service import free_port, wait_for
+from flows.local.http_service import wait_for
+from pipelines.core.ports import free_port
 from tests.support import compressed, forked, raw_http, tiny
 from tests.support.raw_http import Answer
 

@@ -100,6 +100,7 @@ class Forked:
 
 def _run(words: tuple[str, ...], folder: str, environment: dict[str, str], files: list[Path], leads: bool) -> None:
     """The child's main function; `leads` makes the child lead a process group, which can be killed as a whole."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as in a terminal, also for tests that run by nohup
     if leads:
         os.setsid()
     for file, number in zip(files, (1, 2), strict=True):

@@ -15,7 +15,7 @@ import psutil
 import psycopg2
 import pytest
 
-from flows.local.http_service import free_port
+from pipelines.core.ports import free_port
 from tests.support import endings
 from tests.support.servers import stop
 

@@ -11,7 +11,7 @@ import psutil
 from ray.serve._private import haproxy as of_ray
 from ray.serve.config import HTTPOptions
 
-from flows.local.http_service import free_port
+from pipelines.core.ports import free_port
 from pipelines.serving import ray_proxy
 from tests.support import servers
 

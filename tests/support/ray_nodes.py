@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from flows.local.http_service import free_port
+from pipelines.core.ports import free_port
 from pipelines.training import workers
 
 RAY = [str(Path(sys.executable).parent / "ray"), "start", "--block", "--disable-usage-stats", "--num-cpus=1"]

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from flows.local.http_service import free_port, http_server
+from flows.local.http_service import http_server
+from pipelines.core.ports import free_port
 from pipelines.inference.predictor import Predictor
 from pipelines.serving.admission import Part
 from pipelines.serving.app import application

@@ -15,7 +15,7 @@ import boto3
 import psutil
 
 from flows.local import servers as local_servers
-from flows.local.http_service import free_port
+from pipelines.core.ports import free_port
 from tests.support import endings
 
 BIN = Path(sys.executable).parent

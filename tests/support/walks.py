@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from flows.local.http_service import free_port, wait_for
+from flows.local.http_service import wait_for
+from pipelines.core.ports import free_port
 from tests.conftest import PREFECT
 from tests.support import commands
 from tests.support.places import ROOT

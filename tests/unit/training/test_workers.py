@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import ray
 
-from flows.local.http_service import free_port
 from pipelines.core.errors import InputError
+from pipelines.core.ports import free_port
 from pipelines.training import workers
 from tests.support.places import ROOT
 
