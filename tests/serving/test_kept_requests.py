@@ -10,6 +10,7 @@ import pytest
 
 from flows.cli import services
 from flows.local import http_service
+from pipelines.core.ports import free_port
 from tests.support import commands, raw_http, tiny
 
 FOLDER = Path("state/requests")
@@ -40,7 +41,7 @@ def test_requests_are_stored_for_days_and_texts_by_choice(
     monkeypatch.setattr(http_service, "RequestStore", Store)
     monkeypatch.setattr(services, "_wait", asked_once)
     monkeypatch.setattr(services.signal, "signal", lambda *_: None)
-    commands.bertline("serve", f"tiny={model}", "--port", str(http_service.free_port()), *options).require(0)
+    commands.bertline("serve", f"tiny={model}", "--port", str(free_port()), *options).require(0)
     assert days == [3] * bool(options)
     assert FOLDER.exists() == bool(options)
     rows = [row for file in FOLDER.glob("*.parquet") for row in pq.read_table(file).to_pylist()]
